@@ -21,7 +21,8 @@ import (
 )
 
 // gapAfter is how long after the end of a fault a silence of a client counts as its
-// effect.
+// effect, and after the end of a cut the end of a session: clients wait that long for an
+// acknowledgement.
 const gapAfter = 3 * time.Second
 
 // violationsMax bounds the violations that are listed one by one.
@@ -45,10 +46,11 @@ type Verdict struct {
 // A Phase is faults of one kind.
 type Phase struct {
 	Name                         string
-	Took                         time.Duration // of all faults together
-	Faults                       int           // without the times for comparison
-	Interruptions                int
+	Took                         time.Duration  // of all faults together
+	Faults                       int            // without the times for comparison
+	Interruptions                int            // of players whose way in was well
 	Reasons                      map[string]int // of the interruptions
+	CutEnded                     int            // sessions that ended because the way in of their players was cut
 	Gap                          Times          // longest silence of each client around each fault
 	Unacknowledged               Times          // longest time that a reliable message of each client had no acknowledgement around each fault
 	GapMax                       time.Duration  // a P99 of these two above it is a violation; 0 = none is
@@ -57,18 +59,23 @@ type Phase struct {
 	ToGame, ToClients            Times          // from the sending of a reliable message to its arrival at the game server, or the client
 	Handed, Others, Above, Moved Times          // pauses: see judgePauses
 	Messages                     Messages
-	Stale                        []time.Duration // longest time without an update, by player, ascending
+	Stale                        []time.Duration // longest time without an update, by player whose way in was well, ascending
+	CutStale                     []time.Duration // the same of players whose way in was cut
 	Late                         time.Duration   // longest time that the machine delayed the test itself
 	Routes                       []string        // when the balancer spread flows anew, and over which nodes
 	Problems                     []string
 
-	from          int64
-	interrupted   map[string]bool // players
-	wrongByPlayer map[string]int  // messages
+	from        int64
+	interrupted map[string]bool  // players
+	cut         map[string]bool  // players
+	cutParties  map[string]bool  // whose sessions CutEnded counts
+	wrong       map[string]int   // messages, by party
+	stale       map[string]int64 // µs, by player
 }
 
 // Messages counts the reliable messages that were acknowledged or promised in a phase.
-// Here, in contrast to Verdict.Lost, an interruption excuses nothing.
+// Here, in contrast to Verdict.Lost, an interruption excuses nothing, and Excused says what a
+// cut way in excuses.
 type Messages struct {
 	Acknowledged int // messages of clients
 	Lost         int // of those, never heard by the game server
@@ -76,14 +83,21 @@ type Messages struct {
 	Promised     int // messages to clients that an edge promised to deliver
 	Missed       int // of those, never received
 	Twice        int // received more than once
-	Stayed       int // of Lost, Doubled, Missed and Twice: those of players that were not interrupted
+	Disorder     int // that arrived after a later one, both ways
+	Stayed       int // of Lost, Doubled, Missed, Twice and Disorder: those of players that were not interrupted, and not excused
+	Excused      int // of the same: those of sessions that ended because the way in of their players was cut
 }
 
-// Wrong returns how many messages were lost or came twice.
-func (m Messages) Wrong() int { return m.Lost + m.Doubled + m.Missed + m.Twice }
+// Wrong returns how many messages were lost, came twice or out of order, and are not excused.
+func (m Messages) Wrong() int {
+	return m.Lost + m.Doubled + m.Missed + m.Twice + m.Disorder - m.Excused
+}
 
 // Interrupted returns how many players were disconnected in the phase.
 func (p *Phase) Interrupted() int { return len(p.interrupted) }
+
+// Cut returns for how many players the way in was cut in the phase.
+func (p *Phase) Cut() int { return len(p.cut) }
 
 // Bad reports whether something happened that must not.
 func (v *Verdict) Bad() bool {
@@ -141,6 +155,7 @@ type window struct {
 type checker struct {
 	v       Verdict
 	parties map[string]*party
+	cuts    map[string]cut // the last one of each player
 	phase   int
 	faults  []*window
 	ended   bool // the history does not break off
@@ -162,7 +177,7 @@ func CheckFile(name string) (v Verdict, err error) {
 
 // Check reads a history.
 func Check(r io.Reader) (Verdict, error) {
-	c := &checker{parties: map[string]*party{}, silences: map[string][]silence{}, used: map[string]map[string][]float64{}, phase: -1}
+	c := &checker{parties: map[string]*party{}, cuts: map[string]cut{}, silences: map[string][]silence{}, used: map[string]map[string][]float64{}, phase: -1}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -198,7 +213,10 @@ func (c *checker) party(name string) *party {
 }
 
 func newPhase(name string) Phase {
-	return Phase{Name: name, Reasons: map[string]int{}, interrupted: map[string]bool{}, wrongByPlayer: map[string]int{}}
+	return Phase{
+		Name: name, Reasons: map[string]int{}, interrupted: map[string]bool{}, cut: map[string]bool{}, cutParties: map[string]bool{},
+		wrong: map[string]int{}, stale: map[string]int64{},
+	}
 }
 
 // begin begins a phase, or goes on with it.
@@ -210,6 +228,7 @@ func (c *checker) begin(r Record) {
 	}
 	p := c.current()
 	p.from, p.GapMax = r.At, micros(r.D)
+	c.stillCut(p)
 }
 
 // current returns the phase that runs; records before the first phase go to one that is
@@ -271,6 +290,8 @@ func (c *checker) readEvent(r Record) {
 		}
 	case Closed:
 		c.closed(r)
+	case Cut:
+		c.readCut(r)
 	case Left:
 		p := c.party(r.Who)
 		p.ended, p.left = true, r.At
@@ -317,7 +338,7 @@ func (c *checker) readMeasure(r Record) {
 			c.use(p, r.Note, float64(r.D)/float64(r.N))
 		}
 	case Stale:
-		p.Stale = append(p.Stale, micros(r.D))
+		p.stale[player(r.Who)] = max(p.stale[player(r.Who)], r.D)
 	case Late:
 		p.Late = max(p.Late, micros(r.D))
 	case Route:
@@ -325,9 +346,17 @@ func (c *checker) readMeasure(r Record) {
 	}
 }
 
+// closed judges the end of a session. It is an interruption, unless the way in of the player is
+// cut or was a moment before.
 func (c *checker) closed(r Record) {
 	p := c.current()
 	c.party(r.Who).ended = true
+	if c.cutEnds(r) {
+		p.CutEnded++
+		p.cut[player(r.Who)] = true
+		p.cutParties[r.Who] = true
+		return
+	}
 	p.Interruptions++
 	p.Reasons[r.Note]++
 	p.interrupted[player(r.Who)] = true
@@ -367,10 +396,12 @@ func (c *checker) arrive(r Record, d *direction, where string) {
 		_, _, again := ph.Messages.of(d.up)
 		*again++
 		c.v.Doubled++
-		ph.wrongByPlayer[player(r.Who)]++
+		ph.wrong[r.Who]++
 		c.violation(r.At, "message %d of %s reaches %s again", r.N, r.Who, where)
 	case r.N < d.arrived:
 		c.v.Disorder++
+		ph.Messages.Disorder++
+		ph.wrong[r.Who]++
 		c.violation(r.At, "message %d of %s reaches %s after %d", r.N, r.Who, where, d.arrived)
 	case !open:
 		c.violation(r.At, "message %d of %s reaches %s and was never sent", r.N, r.Who, where)
@@ -431,12 +462,7 @@ func (c *checker) finishPhase(p *Phase) {
 	if gap := max(p.Gap.P99, p.Unacknowledged.P99); p.GapMax > 0 && gap > p.GapMax {
 		c.violation(p.from, "%s: the p99 of gaps is %s, at most %s wanted", p.Name, ms(gap), ms(p.GapMax))
 	}
-	slices.Sort(p.Stale)
-	for who, n := range p.wrongByPlayer {
-		if !p.interrupted[who] {
-			p.Messages.Stayed += n
-		}
-	}
+	p.separate()
 }
 
 // lost counts the messages that never arrived. Messages of an interrupted client behind
@@ -467,7 +493,7 @@ func (c *checker) broken(p *party, d *direction) {
 		promised, missed, _ := ph.Messages.of(d.up)
 		*promised++
 		*missed++
-		ph.wrongByPlayer[player(p.name)]++
+		ph.wrong[p.name]++
 	}
 }
 

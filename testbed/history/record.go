@@ -37,12 +37,20 @@ const (
 	Used     Kind = "used"     // D of something for N of another were used in a time of the phase; Note: of what for what
 	Late     Kind = "late"     // D: longest time in µs that the machine delayed the test itself in the phase
 	Route    Kind = "route"    // the balancer spread flows over other nodes; Note: which
+	Cut      Kind = "cut"      // a fault on the way from player Who to its edge; Note: CutStart or CutEnd
 	Problem  Kind = "problem"  // something else that must not happen; Note: what
 	Ended    Kind = "ended"    // no message follows, and those under way had time to arrive; Note: what to know about that
 )
 
 // NoFault is the Note of a Fault that is none: a time that is recorded for comparison.
 const NoFault = "no fault"
+
+// Notes of a Cut. The way of a player is well again when it avoids the fault, or when the fault
+// is over.
+const (
+	CutStart = "start"
+	CutEnd   = "end"
+)
 
 // A Record is one line of a history.
 type Record struct {

@@ -36,6 +36,11 @@ func (v *Verdict) Write(w io.Writer) error {
 		}
 	}
 	err := t.Flush()
+	for _, p := range v.Phases {
+		if p.Cut() > 0 {
+			fmt.Fprintf(w, "%s: the way in of %d players was cut; %d of their sessions ended, which are no interruptions\n", p.Name, p.Cut(), p.CutEnded)
+		}
+	}
 	for _, u := range v.Uses {
 		fmt.Fprintln(w, u)
 	}
