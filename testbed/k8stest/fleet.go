@@ -38,8 +38,9 @@ const (
 // A fleet is clients, a game server and the balancer before the edges.
 type fleet struct {
 	*play.Crowd
-	k    *kube
-	late lateness
+	k        *kube
+	balancer *balancer
+	late     lateness
 }
 
 // A scenario disturbs a deployment under load and returns when it is done; clients may
@@ -127,7 +128,7 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the service has the address %q", address)
 	}
-	nodes, err := k.ctl("default", "get", "nodes", "-o", `jsonpath={range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address} {end}`)
+	nodes, err := k.ways()
 	if err != nil {
 		return nil, err
 	}
@@ -135,23 +136,33 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{Crowd: crowd, k: k}
-	b, err := newBalancer(address, port, strings.Fields(nodes), f.Log)
-	if err == nil {
-		err = f.start(ctx, b, netip.AddrPortFrom(server, 3413), players)
-	}
-	if err != nil {
+	f := &fleet{Crowd: crowd, k: k, balancer: newBalancer(address, port, nodes, crowd.Log)}
+	if err := f.start(ctx, netip.AddrPortFrom(server, 3413), players); err != nil {
 		_ = f.Stop() // the first error says more
 		return nil, err
 	}
 	return f, nil
 }
 
+// ways returns the nodes of the cluster.
+func (k *kube) ways() (list []way, err error) {
+	text, err := k.ctl("default", "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}`)
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 {
+			list = append(list, way{name: f[0], addr: f[1]})
+		}
+	}
+	return list, err
+}
+
 // start starts the balancer, the game and the players, and waits until all play.
-func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, players int) error {
+func (f *fleet) start(ctx context.Context, server netip.AddrPort, players int) error {
 	f.Pace.Set(messagePace)
-	f.Go(func() { b.run(ctx) })
+	f.Go(func() { f.balancer.run(ctx) })
 	f.Go(func() { f.late.run(ctx) })
+	if err := f.seesEdges(); err != nil {
+		return err
+	}
 	if err := f.startGame(ctx); err != nil {
 		return err
 	}
@@ -161,11 +172,15 @@ func (f *fleet) start(ctx context.Context, b *balancer, server netip.AddrPort, p
 			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
 			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
 		}
-		if err := ip("addr", "replace", p.Local.Addr().String()+"/32", "dev", "lo"); err != nil {
+		if err := ipBatch("addr replace " + p.Local.Addr().String() + "/32 dev lo"); err != nil {
+			return err
+		}
+		if err := f.balancer.join(p.Name, p.Local.Addr()); err != nil {
 			return err
 		}
 		f.Join(ctx, p)
 	}
+	f.Log.Add(history.Record{Kind: history.Route, Note: f.balancer.String()})
 	return f.settle()
 }
 
