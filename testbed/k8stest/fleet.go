@@ -41,30 +41,35 @@ type fleet struct {
 	k        *kube
 	balancer *balancer
 	late     lateness
+	full     string // the node that arrange filled
 }
 
 // A scenario disturbs a deployment under load and returns when it is done; clients may
 // still be disconnected then.
 type scenario struct {
-	name string
-	do   func(k *kube) error
+	name    string
+	prepare func(f *fleet) error // brings about what do disturbs, and is not judged; nil if nothing is needed
+	do      func(f *fleet) error
 }
 
 const (
-	nodeCut  = "node of an edge cut off for 30 s"
-	natsRoll = "rolling update of NATS"
+	nothing   = "nothing"
+	preparing = "preparation" // of a scenario; a phase without a row
+	fullCut   = "node with an edge, a relay, a NATS server and Redis cut off for 30 s"
+	avoidCut  = "the same node, and no flow comes in over it"
 )
 
 var scenarios = []scenario{
-	{"nothing", func(k *kube) error { return k.sleep(20 * time.Second) }},
-	{"rolling update of edges", func(k *kube) error { return k.restart("deployment/dnprelay-edge") }},
-	{"rolling update of relays", func(k *kube) error { return k.restart("statefulset/dnprelay-relay") }},
-	{"edge deleted by force", func(k *kube) error { return k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
-	{"relay deleted by force", func(k *kube) error { return k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
-	{"helm upgrade of edges and relays", (*kube).upgrade},
-	{"helm rollback", (*kube).rollback},
-	{natsRoll, func(k *kube) error { return k.restart("statefulset/dnprelay-nats") }},
-	{nodeCut, (*kube).cutNode},
+	{nothing, nil, func(f *fleet) error { return f.k.sleep(20 * time.Second) }},
+	{"rolling update of edges", nil, func(f *fleet) error { return f.k.restart("deployment/dnprelay-edge") }},
+	{"rolling update of relays", nil, func(f *fleet) error { return f.k.restart("statefulset/dnprelay-relay") }},
+	{"edge deleted by force", nil, func(f *fleet) error { return f.k.deletePod(edges, "8414", sessionsMetric, "deployment/dnprelay-edge") }},
+	{"relay deleted by force", nil, func(f *fleet) error { return f.k.deletePod(relays, "8413", spacesMetric, "statefulset/dnprelay-relay") }},
+	{"helm upgrade of edges and relays", nil, func(f *fleet) error { return f.k.upgrade() }},
+	{"helm rollback", nil, func(f *fleet) error { return f.k.rollback() }},
+	{"rolling update of NATS", nil, func(f *fleet) error { return f.k.restart("statefulset/dnprelay-nats") }},
+	{fullCut, func(f *fleet) error { return f.arrange(true) }, (*fleet).cutFull},
+	{avoidCut, func(f *fleet) error { return f.arrange(false) }, (*fleet).cutFull},
 }
 
 // playScenarios exposes the edges to clients outside, runs all scenarios while they play,
@@ -245,10 +250,16 @@ func (f *fleet) settle() error {
 
 // measure runs one scenario as a phase of the history.
 func (f *fleet) measure(s scenario) error {
+	if s.prepare != nil {
+		f.Log.Phase(preparing, 0)
+		if err := s.prepare(f); err != nil {
+			return fmt.Errorf("preparation of %q: %w", s.name, err)
+		}
+	}
 	f.Log.Phase(s.name, 0)
 	f.late.take()
 	start := time.Now()
-	if err := f.Log.During(s.name, "", func() error { return s.do(f.k) }); err != nil {
+	if err := f.Log.During(s.name, "", func() error { return s.do(f) }); err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	took := time.Since(start)
@@ -278,6 +289,9 @@ func (f *fleet) finish() ([]Row, error) {
 	for i := range v.Phases {
 		r := newRow(&v.Phases[i], len(f.Players))
 		fmt.Println("  ", r)
+		if r.Name == preparing {
+			continue
+		}
 		rows, bad = append(rows, r), append(bad, r.violations(f.k.cfg.Durability)...)
 	}
 	if len(bad) > 0 {
@@ -372,25 +386,4 @@ func (k *kube) deletePod(selector, port, metric, workload string) error {
 		return err
 	}
 	return k.rolledOut(workload)
-}
-
-// cutNode takes the node of the busiest edge off the network for half a minute.
-func (k *kube) cutNode() error {
-	p, err := k.load(edges, "8414", sessionsMetric)
-	if err != nil {
-		return err
-	}
-	number := strings.TrimPrefix(p.node, "kn")
-	if _, err := k.command("", k.cfg.Cluster, "cut", number); err != nil {
-		return err
-	}
-	slept := k.sleep(30 * time.Second)
-	if _, err := k.command("", k.cfg.Cluster, "heal", number); err != nil {
-		return err
-	}
-	if slept != nil {
-		return slept
-	}
-	_, err = k.ctl("default", "wait", "--for=condition=Ready", "node/"+p.node, "--timeout=60s")
-	return err
 }

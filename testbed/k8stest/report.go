@@ -16,10 +16,13 @@ type Row struct {
 	Name          string
 	Took          time.Duration
 	Players       int
-	Interrupted   int // players that were disconnected
+	Interrupted   int // players that were disconnected although their way in was well
 	Interruptions int
 	Reasons       map[string]int
-	Gaps          []time.Duration // longest time without an update, by player
+	Gaps          []time.Duration // longest time without an update, by player whose way in was well
+	Cut           int             // players whose way in was cut
+	CutEnded      int             // sessions that ended for that reason
+	CutGaps       []time.Duration // as Gaps, by player whose way in was cut
 	history.Messages
 	Late    time.Duration // longest time that the machine delayed this program
 	Moves   []string      // when the balancer spread flows anew, and over which nodes
@@ -29,14 +32,13 @@ type Row struct {
 func newRow(p *history.Phase, players int) Row {
 	return Row{
 		Name: p.Name, Took: p.Took, Players: players, Interrupted: p.Interrupted(), Interruptions: p.Interruptions, Reasons: p.Reasons, Gaps: p.Stale,
-		Messages: p.Messages, Late: p.Late, Moves: p.Routes, Problem: strings.Join(p.Problems, "; "),
+		Cut: p.Cut(), CutEnded: p.CutEnded, CutGaps: p.CutStale, Messages: p.Messages, Late: p.Late, Moves: p.Routes, Problem: strings.Join(p.Problems, "; "),
 	}
 }
 
 // violations lists what must not happen: clients that stay disconnected; and, with a
-// session log or when nothing happens, clients that notice more than a pause. A node that
-// disappears may interrupt players, because a NATS server disappears with it: promises to
-// these end with their sessions, and only the others must not miss anything.
+// session log or when nothing happens, clients that notice more than a pause. Sessions that end
+// because the way in of their players is cut are none.
 func (r Row) violations(durability string) (list []string) {
 	note := func(format string, args ...any) {
 		list = append(list, r.Name+": "+fmt.Sprintf(format, args...))
@@ -44,12 +46,15 @@ func (r Row) violations(durability string) (list []string) {
 	if r.Problem != "" {
 		note("%s", r.Problem)
 	}
-	if r.Name == "nothing" || durability != "none" {
-		if r.Interruptions > 0 && r.Name != nodeCut {
+	if r.Name == avoidCut && r.Cut > 0 {
+		note("the way in of %d players was cut, although no flow comes in over the node", r.Cut)
+	}
+	if r.Name == nothing || durability != "none" {
+		if r.Interruptions > 0 {
 			note("%d interruptions", r.Interruptions)
 		}
-		if r.Name != nodeCut && r.Wrong() > 0 || r.Stayed > 0 {
-			note("%d messages lost, %d doubled", r.Lost+r.Missed, r.Doubled+r.Twice)
+		if r.Wrong() > 0 {
+			note("%d messages lost, %d doubled, %d out of order; %d of them excused", r.Lost+r.Missed, r.Doubled+r.Twice, r.Disorder, r.Excused)
 		}
 	}
 	return list
@@ -59,16 +64,21 @@ func (r Row) cells() []string {
 	sec := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 	return []string{
 		r.Name, sec(r.Took), fmt.Sprintf("%d of %d players, %d times", r.Interrupted, r.Players, r.Interruptions),
-		sec(history.Quantile(r.Gaps, 0.5)), sec(history.Quantile(r.Gaps, 1)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice),
+		fmt.Sprintf("%d players, %d sessions ended", r.Cut, r.CutEnded),
+		sec(history.Quantile(r.Gaps, 0.5)), sec(history.Quantile(r.Gaps, 1)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice), fmt.Sprint(r.Disorder),
 	}
 }
 
 func (r Row) String() string {
-	return fmt.Sprint(strings.Join(r.cells(), " | "), " ", r.Reasons, " wrong for players that were not interrupted: ", r.Stayed, " late: ", r.Late.Round(time.Millisecond), " balancer: ", r.Moves)
+	cut := ""
+	if r.Cut > 0 {
+		cut = fmt.Sprintf(" way in cut: gaps %.2f s, longest %.2f s, messages excused: %d", history.Quantile(r.CutGaps, 0.5).Seconds(), history.Quantile(r.CutGaps, 1).Seconds(), r.Excused)
+	}
+	return fmt.Sprint(strings.Join(r.cells(), " | "), " ", r.Reasons, cut, " wrong for players that were not interrupted: ", r.Stayed, " late: ", r.Late.Round(time.Millisecond), " balancer: ", r.Moves)
 }
 
 var heads = []string{
-	"what happened", "took", "interrupted", "gap, median", "gap, longest", "from clients: lost", "doubled", "to clients: lost", "doubled",
+	"what happened", "took", "interrupted", "way in cut", "gap, median", "gap, longest", "from clients: lost", "doubled", "to clients: lost", "doubled", "out of order",
 }
 
 // PrintTable prints rows as Markdown.

@@ -68,7 +68,7 @@ func scaling(k *kube) ([]Row, error) {
 		func() error { return k.rolledOut("deployment/dnprelay-edge") },
 		f.settle,
 		func() error {
-			return f.measure(scenario{"edge removed by the autoscaler", func(k *kube) error { return k.scaleDown(start, leaving) }})
+			return f.measure(scenario{"edge removed by the autoscaler", nil, func(f *fleet) error { return f.k.scaleDown(start, leaving) }})
 		})
 	if err != nil {
 		return nil, err
