@@ -129,7 +129,10 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	f.StringVar(&cfg.Helm, "helm", "bin/tools/helm", "program")
 	f.StringVar(&cfg.Chart, "chart", "helm/relay", "folder of the chart")
 	f.StringVar(&cfg.Cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
-	f.StringVar(&cfg.Values, "set", "", "values for every installation, as helm --set takes them")
+	f.Func("set", "values for every installation, as helm --set takes them; may be repeated", func(v string) error {
+		cfg.Values = strings.Trim(cfg.Values+","+v, ",")
+		return nil
+	})
 	f.StringVar(&cfg.Adapter, "adapter", "deploy/prometheus-adapter.yaml", "values of prometheus-adapter, whose rules are used")
 	f.StringVar(&cfg.Durability, "session-durability", "log", "log or none")
 	f.IntVar(&cfg.Players, "players", 50, "clients")
