@@ -314,6 +314,10 @@ func TestPipeMoves(t *testing.T) {
 	p.ends[1].accept = func(v Event) {
 		switch v.Kind {
 		case EventLinkOffered:
+			if v.Values.Len() == 0 { // a question, which a peer that was silent for long is asked
+				v.Conn.Reject(v.Link)
+				return
+			}
 			c := p.ends[1].e.NewSource(SourceConfig{State: newState(t, "uint32"), Message: []byte{1}, Ref: uint64(v.Data[0])})
 			c.State().SetAll(v.Values)
 			copies[v.Link] = c
