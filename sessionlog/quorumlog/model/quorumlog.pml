@@ -10,7 +10,7 @@
  *   WRITERS   how many of them, the first ones, write an entry behind their state, default all but the last one
  *   EMPTY     the log is empty in the beginning. Otherwise attempt 0 leads all copies and has written entry 1
  *   APART     an attempt reads the copies at different times, and not all at once
- *   READER    somebody reads the log once
+ *   READER    an edge reads the log once
  *   FORGET    number of records that copies forget, each while the other two copies have the same
  */
 #ifndef ATTEMPTS
@@ -71,7 +71,7 @@ Attempt att[ATTEMPTS];
 
 hidden byte z, best, bestd, n; /* of one step */
 
-/* What tests of the model want to be reached. */
+/* Situations that the searches have to reach, so that they mean something: REACH=n fails where n is reached. */
 #ifdef REACH
 #define REACHED(n) assert(REACH != n)
 #else
@@ -94,13 +94,14 @@ hidden byte z, best, bestd, n; /* of one step */
 	:: else -> within(x, head); assert(z == x) \
 	fi
 
-/* write(c, b, d, e): copy c gets a record of ballot b, after which it has history e of ballot d. */
+/* remember(c): what copy c has before its next record. */
 #define remember(c) \
 	copy[c].tail0 = copy[c].tail; copy[c].top0 = copy[c].top; copy[c].data0 = copy[c].data; copy[c].end0 = copy[c].end
 #if !FORGET
 #undef remember
 #define remember(c) skip
 #endif
+/* write(c): copy c gets a record. */
 #define write(c) \
 	remember(c); copy[c].next++; copy[c].tail = copy[c].next
 
@@ -264,23 +265,34 @@ hidden byte z, best, bestd, n; /* of one step */
 		:: else -> lookAgain(a, c); settleLate(a, c); REACHED(3) \
 		fi \
 	fi
+
+/* oneMeaning(c): a ballot and a number have one meaning. Copies that have entries of one ballot have one history,
+ * of which one copy may have more. */
+#define alike(c, d) (copy[c].data != copy[d].data || copy[c].data == 0 || copy[c].end == copy[d].end || parent[copy[c].end] == copy[d].end || parent[copy[d].end] == copy[c].end)
+#define oneMeaning(c) assert(alike(c, 0) && alike(c, 1) && alike(c, 2))
+
 /* push(a, c): copy c carries out the next record of the lead of attempt a. A state replaces what the copy has. */
 #ifdef COMES_BACK
 #define refused(a, c) att[a].tail[c] = copy[c].tail
 #else
-#define refused(a, c) att[a].has[c] = 9; att[a].tail[c] = 0; REACHED(4)
+#define refused(a, c) \
+	att[a].has[c] = 9; att[a].tail[c] = 0; REACHED(4); \
+	if \
+	:: (att[a].has[0] == 9) + (att[a].has[1] == 9) + (att[a].has[2] == 9) >= 2 -> REACHED(9) \
+	:: else \
+	fi
 #endif
 #define push(a, c) \
 	if \
 	:: !follows(c, a) -> refused(a, c) \
 	:: follows(c, a) && att[a].has[c] == 1 -> \
 		write(c); \
-		copy[c].top = att[a].ballot; copy[c].data = att[a].ballot; copy[c].end = att[a].end; copy[c].torn = 0; \
+		copy[c].top = att[a].ballot; copy[c].data = att[a].ballot; copy[c].end = att[a].end; copy[c].torn = 0; oneMeaning(c); \
 		att[a].tail[c] = copy[c].tail; att[a].has[c] = 2 \
 	:: else -> \
 		write(c); \
 		if \
-		:: copy[c].data == att[a].ballot && copy[c].top == att[a].ballot && copy[c].end == att[a].end -> copy[c].end = OWN(a, 1) \
+		:: copy[c].data == att[a].ballot && copy[c].top == att[a].ballot && copy[c].end == att[a].end -> copy[c].end = OWN(a, 1); oneMeaning(c) \
 		:: else -> copy[c].torn = 1 \
 		fi; \
 		att[a].tail[c] = 0; att[a].has[c] = 3 \
