@@ -87,7 +87,7 @@ upgrade-test: testbed ## Upgrade from the last release and roll back under load,
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
 .PHONY: model
-model: ## Search the model of the log in three copies exhaustively, in 3 minutes; needs spin
+model: ## Search the model of the log in three copies exhaustively, in less than 4 minutes; needs spin
 	@scripts/model $(ARGS)
 
 .PHONY: sim-session
