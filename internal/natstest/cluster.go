@@ -26,6 +26,7 @@ const readyTimeout = 60 * time.Second
 type Cluster struct {
 	addresses
 	servers []*server.Server // nil if stopped
+	change  []func(*server.Options)
 }
 
 // addresses are where the servers of a cluster listen and store.
@@ -48,10 +49,11 @@ func newAddresses(t testing.TB, n int) addresses {
 	return a
 }
 
-// Start starts n servers and waits until they have a leader. They end with the test.
-func Start(t testing.TB, n int) *Cluster {
+// Start starts n servers and waits until they have a leader. They end with the test. change changes the
+// configuration of each.
+func Start(t testing.TB, n int, change ...func(*server.Options)) *Cluster {
 	t.Helper()
-	c := &Cluster{addresses: newAddresses(t, n), servers: make([]*server.Server, n)}
+	c := &Cluster{addresses: newAddresses(t, n), servers: make([]*server.Server, n), change: change}
 	t.Cleanup(func() {
 		for i := range c.servers {
 			c.Stop(i)
@@ -150,7 +152,11 @@ func (a *addresses) options(i int) *server.Options {
 
 func (c *Cluster) launch(t testing.TB, i int) {
 	t.Helper()
-	s, err := server.NewServer(c.options(i))
+	o := c.options(i)
+	for _, change := range c.change {
+		change(o)
+	}
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -40,6 +41,23 @@ func BenchmarkCopy(b *testing.B) {
 		b.Run(fmt.Sprintf("streams%d", streams), func(b *testing.B) {
 			c := natstest.Start(b, Copies)
 			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Streams: streams, Replicas: 3, InFlight: 16384, Timeout: 10 * time.Second})
+			for _, n := range []int{1, 16, 256} {
+				b.Run(fmt.Sprintf("sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
+			}
+		})
+	}
+}
+
+// BenchmarkSync measures what it costs if a server writes to the disk more often than every two minutes.
+func BenchmarkSync(b *testing.B) {
+	for name, change := range map[string]func(*server.Options){
+		"default":     func(*server.Options) {},
+		"everySecond": func(o *server.Options) { o.SyncInterval = time.Second },
+		"always":      func(o *server.Options) { o.SyncAlways = true },
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := natstest.Start(b, Copies, change)
+			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Replicas: 3, InFlight: 16384, Timeout: 10 * time.Second})
 			for _, n := range []int{1, 16, 256} {
 				b.Run(fmt.Sprintf("sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
 			}
