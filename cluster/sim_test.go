@@ -14,7 +14,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from 1 on")
 	story = flag.Bool("story", false, "print the state of the nodes ten times a second")
-	seeds = flag.Int("seeds", 200, "how many seeds to simulate")
+	seeds = flag.Int("seeds", 100, "how many seeds to simulate")
 )
 
 // simTime is the virtual time that one seed takes.

@@ -37,10 +37,10 @@ func TestFloodAsked(t *testing.T) {
 			s.recv(life)
 			s.answer()
 			for n := range 120 * 50 {
-				for range 100 { // 5,000 per second
+				for range 40 { // 2,000 per second, ten times the bound
 					s.recv(forged)
 				}
-				for range 20 {
+				for range 8 {
 					s.recv("06 ffef 00")
 				}
 				s.answer()

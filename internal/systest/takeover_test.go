@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	takeoverSeeds = flag.Int("takeover-seeds", 2*len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
+	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
 	takeoverFirst = flag.Uint64("takeover-first", 1, "the first seed of TestTakeover")
 	takeoverStory = flag.Bool("takeover-story", false, "print the events of TestTakeover")
 )
