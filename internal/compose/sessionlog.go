@@ -147,11 +147,13 @@ func (l *sessionLog) maintain(ctx context.Context) error {
 	return group.Wait()
 }
 
-// missing names the streams that are missing. Those of copies count only if sessions cannot do
-// without them.
+// missing names the streams that are missing. Those of copies count only if sessions use the copies
+// and fewer than two answer.
 func (l *sessionLog) missing() (list []string) {
 	list = l.replicated.Missing()
-	if l.mode == "quorum" && (!l.found.Load() || !l.quorum.Ready()) {
+	found := l.found.Load()
+	used := l.mode == "quorum" || l.mode == "auto" && found
+	if used && !(found && l.quorum.Ready()) {
 		for _, c := range l.copies {
 			list = append(list, c.Missing()...)
 		}
