@@ -39,6 +39,7 @@ const (
 type fleet struct {
 	*play.Crowd
 	k        *kube
+	name     string // begins the names of players: messages of an earlier fleet may be in the stream
 	balancer *balancer
 	late     lateness
 	full     string // the node that arrange filled
@@ -141,7 +142,7 @@ func newFleet(k *kube, name string, players int) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{Crowd: crowd, k: k, balancer: newBalancer(address, port, nodes, crowd.Log)}
+	f := &fleet{Crowd: crowd, k: k, name: name, balancer: newBalancer(address, port, nodes, crowd.Log)}
 	if err := f.start(ctx, netip.AddrPortFrom(server, 3413), players); err != nil {
 		_ = f.Stop() // the first error says more
 		return nil, err
@@ -173,7 +174,7 @@ func (f *fleet) start(ctx context.Context, server netip.AddrPort, players int) e
 	}
 	for i := range players {
 		p := &play.Player{
-			Name: fmt.Sprint("player", i), Behaviour: dnptest.Cpp(), Server: server,
+			Name: fmt.Sprint(f.name, i), Behaviour: dnptest.Cpp(), Server: server,
 			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
 			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
 		}
@@ -281,7 +282,7 @@ func (f *fleet) measure(s scenario) error {
 // scenarios. The error names violations.
 func (f *fleet) finish() ([]Row, error) {
 	v, err := f.Finish(f.k.ctx)
-	if err != nil {
+	if err = errors.Join(err, f.k.saveLogs("play")); err != nil {
 		return nil, err
 	}
 	var rows []Row

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -103,6 +104,16 @@ func (k *kube) pods(namespace, selector string) (all []pod, err error) {
 	return all, err
 }
 
+// saveLogs writes what the containers of a namespace said to files.
+func (k *kube) saveLogs(namespace string) error {
+	names, err := k.ctl(namespace, "get", "pods", "-o", "name")
+	for name := range strings.FieldsSeq(names) {
+		text, _ := k.ctl(namespace, "logs", "--all-containers", name) // a container that has not started has none
+		err = errors.Join(err, os.WriteFile(filepath.Join(k.cfg.Dir, path.Base(name)+".log"), []byte(text), 0o600))
+	}
+	return err
+}
+
 const (
 	edges  = "app.kubernetes.io/component=edge"
 	relays = "app.kubernetes.io/component=relay"
@@ -118,6 +129,10 @@ func (k *kube) dryRun() error {
 	files, err := filepath.Glob(filepath.Join(k.cfg.Chart, "ci", "*-values.yaml"))
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no values in %s/ci: %v", k.cfg.Chart, err)
+	}
+	// A pod is refused without its account, which a dry run does not make.
+	if _, err := k.ctl("default", "create", "serviceaccount", "dry-dnprelay-placement"); err != nil {
+		return err
 	}
 	for _, file := range files {
 		text, err := k.helm("default", "template", "dry", k.cfg.Chart, "-f", file, "--kube-version", "1.33.0",
