@@ -163,7 +163,8 @@ type Session struct {
 
 	asked         ActionKind // the request that the log has not answered; 0 for none
 	retryAt       time.Time  // the log is not asked before
-	revalidate    bool       // the log has to be read before anything else
+	revalidate    bool       // the log has to show before anything else who owns the session
+	prove         bool       // a write suffices for that
 	outdatedRead  bool       // the read under way was asked before Revalidate
 	shortSince    time.Time  // since when the log is shorter than it was; zero if it is not
 	adoptionTries int
@@ -186,6 +187,7 @@ type pendingWrite struct {
 	kind   RecordKind // RecordOpen, RecordAdopt, RecordHand or RecordClose; 0 for none of them
 	reason string     // of RecordClose
 	lost   int        // messages that RecordHand has no room for
+	proof  bool       // if it is stored, this edge owned the session after Revalidate
 }
 
 // Open begins the session of a client that proved its address. conn has to be logged; info is
@@ -269,7 +271,10 @@ func (s *Session) Revalidate() {
 	default:
 		return // this edge does not own it
 	}
-	s.revalidate, s.outdatedRead = true, s.asked == ActionRead
+	s.revalidate, s.outdatedRead, s.prove = true, s.asked == ActionRead, s.phase == Owning
+	if s.pending != nil {
+		s.pending.proof = false // it may have been stored before
+	}
 	if s.conn != nil {
 		s.conn.Mute(true)
 	}
@@ -326,7 +331,9 @@ func (s *Session) Advance(now time.Time) []Action {
 // askNext makes the next request to the log.
 func (s *Session) askNext(now time.Time) {
 	switch {
-	case s.revalidate:
+	case s.revalidate && s.prove && s.pending == nil:
+		s.writeProof()
+	case s.revalidate && (s.pending == nil || !s.pending.proof):
 		s.ask(Action{Kind: ActionRead, Log: s.log})
 	case s.pending != nil:
 		s.ask(Action{Kind: ActionAppend, Write: s.pending.Write})

@@ -299,18 +299,52 @@ func TestStoppedOwner(t *testing.T) {
 				d := newDesk(t)
 				d.want("the session is open", "opened")
 				_ = d.conn.Send([]byte("x"), 0)
-				if reads {
-					d.run(50 * time.Millisecond)
-					d.s.Revalidate()
-				}
 				d.held = make([]func(), 0, 1)
 				d.run(50 * time.Millisecond)
+				if reads { // because the answer to the write is lost
+					d.held = d.held[:0]
+					d.s.Answer(d.net.Now(), sessionlog.Answer{Verdict: fence.Unknown})
+					d.run(50 * time.Millisecond)
+				}
 				d.stop(taken)
 				d.run(time.Second)
 				d.resumed(taken)
 			})
 		}
 	}
+}
+
+// TestStoppedTwice has an edge that was stopped, and again while the log takes the write that shows who owns the
+// session. The answer does not say which edge owned it after the second stop.
+func TestStoppedTwice(t *testing.T) {
+	for _, taken := range []bool{true, false} {
+		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
+			d := newDesk(t)
+			d.want("the session is open", "opened")
+			_ = d.conn.Send([]byte("x"), 0)
+			d.run(50 * time.Millisecond)
+			d.s.Revalidate()
+			d.held = make([]func(), 0, 1)
+			d.run(50 * time.Millisecond)
+			d.stop(taken)
+			d.run(time.Second)
+			d.resumed(taken)
+		})
+	}
+}
+
+// TestStoppedWithoutReads has an edge that was stopped while JetStream has no leader: the log takes writes, and
+// answers no read.
+func TestStoppedWithoutReads(t *testing.T) {
+	d := newDesk(t)
+	d.want("the session is open", "opened")
+	d.store.Leaderless = true
+	_ = d.conn.Send([]byte("x"), 0)
+	d.run(50 * time.Millisecond)
+	d.out.sent = 0
+	d.s.Revalidate()
+	d.run(time.Second)
+	d.resumed(false)
 }
 
 // TestStoppedEnd has an edge that was stopped while it wrote the end of its session. After the stop the client

@@ -38,6 +38,13 @@ func (s *Session) writeAdopt() {
 	s.write(&k, pendingWrite{kind: RecordAdopt})
 }
 
+// writeProof writes nothing, which the log takes only behind the newest write of this edge. So it shows that no other edge has
+// adopted the session. A read would show that, too, but a log may take writes while it answers no read.
+func (s *Session) writeProof() {
+	k := s.newBlock()
+	s.write(&k, pendingWrite{proof: true})
+}
+
 // writeChanges writes what is to be written, if anything is.
 func (s *Session) writeChanges(now time.Time) {
 	reason, ending := s.conn.Ending()
@@ -156,6 +163,9 @@ func (s *Session) stored(now time.Time, seq uint64) {
 		return
 	}
 	s.conn.Stored()
+	if p.proof {
+		s.revalidate = false
+	}
 	if !s.revalidate { // the write may have been stored before this process was stopped
 		s.conn.Mute(false)
 	}
