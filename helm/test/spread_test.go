@@ -87,9 +87,9 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	}
-	nats := find[apps.StatefulSet](t, all, "r1-nats").Spec
-	if nats.MinReadySeconds != 20 {
-		t.Errorf("the next NATS server is replaced after %d s, want 20, in which the last one catches up", nats.MinReadySeconds)
+	nats := find[apps.StatefulSet](t, all, "r1-nats").Spec.Template.Spec.Containers[0]
+	if wait := nats.ReadinessProbe.InitialDelaySeconds; wait != 20 {
+		t.Errorf("the next NATS server is replaced after %d s, want 20, in which the last one catches up", wait)
 	}
 	if b := find[policy.PodDisruptionBudget](t, all, "r1-nats").Spec; b.MaxUnavailable.IntValue() != 1 {
 		t.Errorf("the budget of NATS is %+v", b)

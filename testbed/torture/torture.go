@@ -250,7 +250,7 @@ const (
 	natsLeast    = 3 * time.Second // clients give up after as much
 	natsMost     = 8 * time.Second
 	togetherMost = 100 * time.Millisecond // between the loss of a NATS server and that of an edge
-	wholeMost    = 5 * time.Minute // nats-server 2.15.2 took 95 s once to bring a copy up to date: "Expected first catchup entry to be a snapshot"
+	wholeMost    = 5 * time.Minute        // nats-server 2.15.2 took 95 s once to bring a copy up to date: "Expected first catchup entry to be a snapshot"
 )
 
 // steady measures a time without faults for each log mode. The first mode comes last, so that
