@@ -61,7 +61,7 @@ func (s *Session) read(now time.Time, entries []Entry) {
 		s.retryAt = now.Add(tornPause) // what this edge owns begins with its own writes
 		return
 	}
-	s.revalidate, s.prove = false, false
+	s.revalidate = false
 	switch {
 	case err == ErrFormat:
 		s.otherFormat()
@@ -108,7 +108,7 @@ func (s *Session) reconcile(now time.Time, c chain) {
 // shorter judges a log that ends before the newest stored write. The answer may be outdated; if
 // the log stays so, writes were lost.
 func (s *Session) shorter(now time.Time) {
-	s.revalidate, s.prove = true, false
+	s.revalidate = true
 	s.retryAt = now.Add(faultPause)
 	if s.shortSince.IsZero() {
 		s.shortSince = now

@@ -36,7 +36,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "old_answer_ends_revalidation", File: "sessionlog/answer.go", Old: "case outdated: //", New: "case outdated && false: //", Run: "^TestStopped"},
 	{Name: "stored_ends_revalidation", File: "sessionlog/write.go", Old: "if !s.revalidate { // the write may", New: "if true { // the write may", Run: "^TestStopped"},
 	{Name: "old_proof_ends_revalidation", File: "sessionlog/session.go", Old: "s.pending.proof = false // it may", New: "_ = 0 // it may", Run: "^TestStoppedTwice$"},
-	{Name: "revalidation_reads", File: "sessionlog/session.go", Old: "s.revalidate && s.prove && s.pending == nil:", New: "false:", Run: "^TestStoppedWithoutReads$"},
+	{Name: "revalidation_reads", File: "sessionlog/session.go", Old: "s.revalidate && s.phase == Owning && s.pending == nil && s.shortSince.IsZero():", New: "false:", Run: "^TestStoppedWithoutReads$"},
 	{Name: "refused_proof_ends_revalidation", File: "sessionlog/answer.go", Old: "s.revalidate, s.pending.proof = true, false", New: "s.revalidate, s.pending.proof = false, false", Run: "^TestStopped|^TestSimulation$"},
 	{Name: "adopted_ends_revalidation", File: "sessionlog/answer.go", Old: "conn.Mute(s.revalidate)", New: "conn.Mute(false)", Run: "^TestStopped"},
 	{Name: "queue_of_an_old_hand", File: "sessionlog/answer.go", Old: "if c.last.Hand == nil {", New: "if false {",

@@ -164,7 +164,6 @@ type Session struct {
 	asked         ActionKind // the request that the log has not answered; 0 for none
 	retryAt       time.Time  // the log is not asked before
 	revalidate    bool       // the log has to show before anything else who owns the session
-	prove         bool       // a write suffices for that
 	outdatedRead  bool       // the read under way was asked before Revalidate
 	shortSince    time.Time  // since when the log is shorter than it was; zero if it is not
 	adoptionTries int
@@ -218,7 +217,7 @@ func newSession(cfg Config, log string, phase Phase) *Session {
 // Phase returns the phase of the session.
 func (s *Session) Phase() Phase { return s.phase }
 
-// Revalidating reports whether the log has to be read first, because another edge may own the
+// Revalidating reports whether the log has to show first who owns the session, because another edge may own the
 // session.
 func (s *Session) Revalidating() bool { return s.revalidate }
 
@@ -271,7 +270,7 @@ func (s *Session) Revalidate() {
 	default:
 		return // this edge does not own it
 	}
-	s.revalidate, s.outdatedRead, s.prove = true, s.asked == ActionRead, s.phase == Owning
+	s.revalidate, s.outdatedRead = true, s.asked == ActionRead
 	if s.pending != nil {
 		s.pending.proof = false // it may have been stored before
 	}
@@ -331,7 +330,7 @@ func (s *Session) Advance(now time.Time) []Action {
 // askNext makes the next request to the log.
 func (s *Session) askNext(now time.Time) {
 	switch {
-	case s.revalidate && s.prove && s.pending == nil:
+	case s.revalidate && s.phase == Owning && s.pending == nil && s.shortSince.IsZero():
 		s.writeProof()
 	case s.revalidate && (s.pending == nil || !s.pending.proof):
 		s.ask(Action{Kind: ActionRead, Log: s.log})

@@ -38,8 +38,9 @@ func (s *Session) writeAdopt() {
 	s.write(&k, pendingWrite{kind: RecordAdopt})
 }
 
-// writeProof writes nothing, which the log takes only behind the newest write of this edge. So it shows that no other edge has
-// adopted the session. A read would show that, too, but a log may take writes while it answers no read.
+// writeProof writes an empty block. The log takes it only behind the newest write of this edge, so the answer shows
+// whether another edge has adopted the session. A read would show that, too, but a log may take writes while it
+// refuses reads.
 func (s *Session) writeProof() {
 	k := s.newBlock()
 	s.write(&k, pendingWrite{proof: true})

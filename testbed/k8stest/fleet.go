@@ -282,8 +282,9 @@ func (f *fleet) measure(s scenario) error {
 // scenarios. The error names violations.
 func (f *fleet) finish() ([]Row, error) {
 	v, err := f.Finish(f.k.ctx)
-	if err = errors.Join(err, f.k.saveLogs("play")); err != nil {
-		return nil, err
+	unsaved := f.k.saveLogs("play")
+	if err != nil {
+		return nil, errors.Join(err, unsaved)
 	}
 	var rows []Row
 	var bad []string
@@ -296,9 +297,9 @@ func (f *fleet) finish() ([]Row, error) {
 		rows, bad = append(rows, r), append(bad, r.violations(f.k.cfg.Durability)...)
 	}
 	if len(bad) > 0 {
-		return rows, errors.New(strings.Join(bad, "; "))
+		return rows, errors.Join(errors.New(strings.Join(bad, "; ")), unsaved)
 	}
-	return rows, nil
+	return rows, unsaved
 }
 
 // latePace is the time between two looks at the clock of a lateness.

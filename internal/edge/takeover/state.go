@@ -193,7 +193,7 @@ func (b *base) plan(s *Session, at time.Time) {
 	b.due.Set(s)
 }
 
-// revalidate makes a session read its log before it answers, because another edge
+// revalidate has the log show who owns a session before the session answers, because another edge
 // may own it.
 func (b *base) revalidate(s *Session) {
 	s.Log.Revalidate()

@@ -138,7 +138,7 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	f.IntVar(&cfg.Players, "players", 50, "clients")
 	f.StringVar(&cfg.Only, "only", "", "steps, joined by commas")
 	f.StringVar(&cfg.Rows, "rows", "", "rows of the table of players, from 1 on, joined by commas")
-	f.StringVar(&cfg.Dir, "dir", "", "folder for histories (default: a temporary one)")
+	f.StringVar(&cfg.Dir, "dir", "", "folder for histories and the logs of pods (default: a temporary one)")
 	f.StringVar(&file, "json", "", "file for all figures")
 	f.BoolVar(&cfg.Keep, "keep", false, "leave everything installed at the end")
 	f.DurationVar(&cfg.Settle, "settle", 2*time.Minute, "most time until all clients play again")
