@@ -80,7 +80,7 @@ torture-quick: testbed ## A twenty-fifth of that, in 4 minutes
 
 .PHONY: torture-nats
 torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alone and with an edge, 30 rounds each, and compare log modes, in an hour; needs root (ARGS="-seed N -phases a,b -rounds N")
-	bin/testbed torture -json tmp/torture-nats.json -scale 10 -phases nats-kill,nats-kill-edge,nats-stop,nats-stop-edge,nats-cut,nats-cut-edge,steady $(ARGS)
+	bin/testbed torture -json tmp/torture-nats.json -scale 10 -phases nats-kill,nats-kill-edge,nats-stop,nats-stop-edge,nats-cut,nats-cut-edge,nats-empty,steady $(ARGS)
 
 .PHONY: upgrade-test
 upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history

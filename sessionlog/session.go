@@ -176,6 +176,7 @@ type Session struct {
 	writes      int       // since the checkpoint
 	bytes       int
 	ckptAt      time.Time // of the newest
+	refreshAt   time.Time // when another one is due, even if there is nothing to write; zero for never
 	handingOver bool
 	successor   string // of a hand-over; empty for any edge
 }
@@ -276,6 +277,14 @@ func (s *Session) Revalidate() {
 	}
 	if s.conn != nil {
 		s.conn.Mute(true)
+	}
+}
+
+// Refresh says that a part of the log may have lost what was written. The session writes a checkpoint at the given
+// time at the latest, or as soon as one is possible.
+func (s *Session) Refresh(at time.Time) {
+	if s.refreshAt.IsZero() || at.Before(s.refreshAt) {
+		s.refreshAt = at
 	}
 }
 

@@ -21,6 +21,7 @@ type desk struct {
 	*testing.T
 	net   *simnet.Net
 	store *memlog.Store
+	log   sessionlog.Log // mostly store
 	ep    *dnp.Endpoint
 	s     *sessionlog.Session
 	conn  *dnp.Conn
@@ -34,16 +35,22 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, net: simnet.New(1)}
 	d.store = memlog.New(memlog.Config{Schedule: d.net.Schedule, Rand: d.net.Rand()})
-	ep, err := dnp.New(dnp.Config{Listen: true, Logged: true, Probe: dnp.ProbeNone, Rand: rand.New(rand.NewPCG(1, 1))})
+	d.open(d.store)
+	return d
+}
+
+// open opens the session in a log.
+func (d *desk) open(log sessionlog.Log) {
+	d.log = log
+	ep, err := dnp.New(dnp.Config{Listen: true, Logged: true, Probe: dnp.ProbeNone, LivenessInterval: -1, Rand: rand.New(rand.NewPCG(1, 1))})
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
 	d.ep = ep
 	ep.Receive(d.net.Now(), vip, []byte{0, 1, 0, 0, 0}, sink{})
 	d.conn, _ = ep.Conn(vip)
 	d.s = sessionlog.Open(d.config("a"), "log", d.conn, sessionlog.Info{ID: sessionlog.ID{1}, Addr: vip})
 	d.run(100 * time.Millisecond)
-	return d
 }
 
 func (d *desk) config(node string) sessionlog.Config {
@@ -62,9 +69,9 @@ func (d *desk) run(t time.Duration) {
 			s := d.s
 			switch a.Kind {
 			case sessionlog.ActionAppend:
-				d.store.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
+				d.log.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionRead:
-				d.store.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
+				d.log.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionAdopted:
 				d.heard = append(d.heard, fmt.Sprint(a.Kind))
 				d.conn = s.Restore(now, d.ep, func(uint64) *dnp.Source { return nil })
@@ -381,7 +388,7 @@ func TestStoppedSuccessor(t *testing.T) {
 			d.run(50 * time.Millisecond)
 			successor := newDesk(t)
 			successor.heard = nil
-			successor.store, successor.net = d.store, d.net
+			successor.store, successor.log, successor.net = d.store, d.log, d.net
 			successor.conn.Abandon()
 			successor.s = sessionlog.Adopt(successor.config("b"), "log")
 			successor.run(50 * time.Millisecond)

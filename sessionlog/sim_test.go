@@ -76,6 +76,8 @@ type world struct {
 	healed  bool
 
 	brokenTill time.Duration // until then, no other copy fails
+	empty      [3]func()     // has a copy forget everything
+	emptied    int           // copies that forgot everything
 }
 
 func newWorld(seed uint64) *world { return newWorldOf(seed, plans[seed%uint64(len(plans))]) }

@@ -80,7 +80,7 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) (lost int) {
 			lost = s.handQueue(c)
 		}
 		k.Ckpt = c
-		s.ckptAt = now
+		s.ckptAt, s.refreshAt = now, time.Time{}
 	}
 	k.Changes = s.conn.Changes(s.cfg.BlockBytes)
 	k.Acks = true
@@ -110,7 +110,8 @@ func (s *Session) handQueue(c *Checkpoint) (lost int) {
 func (s *Session) ckptDue(now time.Time) bool {
 	long := s.writes >= ckptWrites || s.bytes >= ckptBytes
 	old := s.writes > 1 && now.Sub(s.ckptAt) >= ckptInterval
-	return (long || old) && s.ckptPossible()
+	refresh := !s.refreshAt.IsZero() && !now.Before(s.refreshAt)
+	return (long || old || refresh) && s.ckptPossible()
 }
 
 // ckptPossible reports whether a checkpoint would lose nothing: it would forget events that
@@ -132,8 +133,12 @@ func (s *Session) writeDue() (time.Time, bool) {
 		return time.Time{}, true
 	}
 	at, ok := s.writeBy, !s.writeBy.IsZero()
-	if old := s.ckptAt.Add(ckptInterval); s.writes > 1 && (!ok || old.Before(at)) && s.ckptPossible() {
-		at, ok = old, true
+	ckptAt := s.refreshAt
+	if old := s.ckptAt.Add(ckptInterval); s.writes > 1 && (ckptAt.IsZero() || old.Before(ckptAt)) {
+		ckptAt = old
+	}
+	if !ckptAt.IsZero() && (!ok || ckptAt.Before(at)) && s.ckptPossible() {
+		at, ok = ckptAt, true
 	}
 	return at, ok
 }

@@ -61,7 +61,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Ports: takeover.Ports{Log: d.log, Secret: d.log.replicated.Secret(), AnswerOnly: d.flags.AnswerOnly},
+		Ports: takeover.Ports{Log: d.log, Secret: d.log.replicated.Secret(), OnForgot: d.log.onForgot, AnswerOnly: d.flags.AnswerOnly},
 		From:  fromNATS{d.from}, DrainTimeout: d.flags.DrainTimeout, DrainLinger: d.flags.DrainLinger,
 	}
 	if d.affinity != nil {

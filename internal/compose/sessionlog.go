@@ -31,6 +31,8 @@ type sessionLog struct {
 	all        atomic.Bool // and the third exists, even if its server is away
 	log        *slog.Logger
 
+	refresh atomic.Pointer[func(lost func(string) bool)] // what onForgot set
+
 	appends, reads jetstream.Verdicts
 	bytes          atomic.Uint64
 }
@@ -49,6 +51,7 @@ func openSessionLog(ctx context.Context, c *config.Sessions, cfg natslog.Config,
 		return l, err
 	}
 	var logs [natslog.Copies]sessionlog.Log
+	cfg.Forgot = l.forgot
 	for i := range l.copies {
 		cfg.Copy = i + 1
 		if l.copies[i], err = natslog.Open(ctx, cfg); err != nil {
@@ -90,6 +93,17 @@ func (l *sessionLog) now() sessionlog.Log {
 		return l.moving
 	}
 	return l.replicated
+}
+
+// onForgot sets the function that is told when a server of a copy lost logs.
+func (l *sessionLog) onForgot(handle func(lost func(string) bool)) { l.refresh.Store(&handle) }
+
+// forgot has the sessions write what a copy lost.
+func (l *sessionLog) forgot(copy int, lost func(string) bool) {
+	l.quorum.Forgot(copy, lost)
+	if refresh := l.refresh.Load(); refresh != nil {
+		(*refresh)(lost)
+	}
 }
 
 // streams calls f for the streams and each copy.

@@ -280,8 +280,15 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 }
 
 // startDurable takes over the sessions of an earlier process of this node, and subscribes to
-// later claims of other edges.
+// later claims of other edges and to losses of the log.
 func (e *Edge) startDurable() {
+	if e.cfg.Durable.OnForgot != nil {
+		e.cfg.Durable.OnForgot(func(lost func(string) bool) {
+			for _, w := range e.workers {
+				w.must(func(now time.Time) { w.takeover.Refresh(now, lost) })
+			}
+		})
+	}
 	if e.cfg.Durable.Affinity == nil {
 		return
 	}

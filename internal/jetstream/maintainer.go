@@ -35,8 +35,9 @@ type MaintainerConfig struct {
 	// Seen, if set, is called from the goroutine of Run with what the g-th stream is.
 	Seen func(g int, is *natsjs.StreamInfo)
 
-	// Forgot, if set, is called from the goroutine of Run when the last sequence of the g-th stream is lower than
-	// it was. So it is after the server of a stream without replicas has lost its disk.
+	// Forgot, if set, is called from the goroutine of Run when the g-th stream lacks messages that it had and that
+	// nobody deleted. So it is after the server of a stream without replicas has lost its disk. had and has are the
+	// last sequences.
 	Forgot func(g int, had, has uint64)
 
 	// Replaced is called, from the goroutine of Run, when the g-th stream certainly is another
@@ -67,7 +68,7 @@ type Maintainer struct {
 type maintained struct {
 	name    string
 	created time.Time // by which a stream differs from another one of the same name; zero if it was never seen
-	last    uint64    // sequence
+	state   natsjs.StreamState
 	gone    bool
 	silent  time.Time // since when it does not answer; zero if it does
 	offline bool      // it exists, and its server is away
@@ -213,20 +214,27 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 			return err
 		}
 	}
-	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created, last: info.State.LastSeq} })
+	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created, state: info.State} })
 	if m.cfg.Seen != nil {
 		m.cfg.Seen(g, info)
 	}
 	switch {
 	case before.created.IsZero():
-	case !other && m.cfg.Forgot != nil && info.State.LastSeq < before.last:
-		m.cfg.Forgot(g, before.last, info.State.LastSeq)
+	case !other && m.cfg.Forgot != nil && forgot(&before.state, &info.State):
+		m.cfg.Forgot(g, before.state.LastSeq, info.State.LastSeq)
 	case other:
 		m.replaced.Add(1)
 		m.cfg.Log.Warn("a stream was made again; its former messages are lost, but nodes store again what they hold", "stream", before.name, "first_sequence", info.Config.FirstSeq)
 		m.cfg.Replaced(g, info.Config)
 	}
 	return nil
+}
+
+// forgot reports whether a stream lacks messages that it had and that nobody deleted: its sequences are lower, or its
+// first one is that of another message.
+func forgot(had, has *natsjs.StreamState) bool {
+	return has.LastSeq < had.LastSeq || has.FirstSeq < had.FirstSeq ||
+		had.Msgs > 0 && has.FirstSeq == had.FirstSeq && !has.FirstTime.Equal(had.FirstTime)
 }
 
 func (m *Maintainer) update(g int, change func(*maintained)) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/sessionlog"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -114,10 +115,18 @@ func (l *Log) seen(g int, is *natsjs.StreamInfo) {
 	}
 }
 
-// forgot takes note that the server of a stream lost writes. Sessions find their logs shorter than before.
+// forgot takes note that the server of a stream lost writes.
 func (l *Log) forgot(g int, had, has uint64) {
 	l.counts.forgot.Add(1)
-	l.cfg.Log.Warn("a stream has fewer writes than before, because its server lost them; the other copies have them", "stream", l.cfg.streamName(g), "last_sequence", has, "before", had)
+	l.cfg.Log.Warn("a stream lacks writes that it had, because its server lost them; the other copies have them", "stream", l.cfg.streamName(g), "last_sequence", has, "before", had)
+	l.tell(g)
+}
+
+// tell tells the caller which logs lack writes in this copy.
+func (l *Log) tell(g int) {
+	if l.cfg.Forgot != nil {
+		l.cfg.Forgot(l.cfg.Copy, func(log string) bool { return sessionlog.Shard(log, l.cfg.Shards)%l.cfg.Streams == g })
+	}
 }
 
 // Servers returns the names of the servers that hold the streams of a copy, without repetitions: one, unless

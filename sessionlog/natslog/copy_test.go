@@ -270,6 +270,10 @@ func TestServerForgot(t *testing.T) {
 	c := natstest.Start(t, Copies)
 	var said lines
 	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3, Copy: 2, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	lost := make(chan bool, 1)
+	cfg.Forgot = func(copy int, of func(log string) bool) {
+		lost <- copy == 2 && of("x") && of("y") == (sessionlog.Shard("y", 4)%2 == sessionlog.Shard("x", 4)%2)
+	}
 	k := &chain{l: openCopy(t, cfg), name: "x"}
 	for range 20 {
 		k.works(t, "the server has not forgotten yet")
@@ -286,6 +290,9 @@ func TestServerForgot(t *testing.T) {
 	c.Restart(t, 1)
 	eventually(t, "the copy is back at its server", func() bool { return home(k.l) })
 	eventually(t, "the copy notices", func() bool { return k.l.Stats().Forgot == 1 })
+	if !<-lost {
+		t.Error("the copy tells of other logs than those of the stream that forgot")
+	}
 	if w, r := k.write(); w.Verdict != fence.Stale || r.Verdict != fence.OK || len(r.Entries) != 0 {
 		t.Errorf("a write that continues a log which was forgotten is answered %v, and a read %+v", w.Verdict, r)
 	}
@@ -293,7 +300,7 @@ func TestServerForgot(t *testing.T) {
 	k.works(t, "the log begins anew")
 	before = k.l.maintainer.Looks()
 	eventually(t, "the copy has looked at each stream", func() bool { return k.l.maintainer.Looks() > before+cfg.Streams })
-	if s := k.l.Stats(); s.Forgot != 1 || s.Replaced != 0 || strings.Count(said.String(), "fewer writes than before") != 1 {
+	if s := k.l.Stats(); s.Forgot != 1 || s.Replaced != 0 || strings.Count(said.String(), "lacks writes that it had") != 1 {
 		t.Errorf("the copy counts %d streams that forgot, %d that were made again, and says %q", s.Forgot, s.Replaced, said.String())
 	}
 	if i, err := js.Stream(t.Context(), stream); err != nil || i.CachedInfo().State.Msgs == 0 {

@@ -67,6 +67,10 @@ type Config struct {
 	InFlight, Queue int
 	Timeout         time.Duration
 
+	// Forgot, if set, is called from the goroutine of Maintain when the server of a copy lost writes. lost reports
+	// whether a log may lack some; any goroutine may call it.
+	Forgot func(copy int, lost func(log string) bool)
+
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -165,6 +169,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	bounds := jetstream.RequesterConfig{Conn: cfg.Conn, InFlight: cfg.InFlight, Queue: cfg.Queue, Timeout: cfg.Timeout}
 	if cfg.Copy > 0 {
 		m.Seen, m.Forgot = l.seen, l.forgot
+		m.Replaced = func(g int, _ natsjs.StreamConfig) { l.tell(g) }
 		bounds.Conn, bounds.Inbox = nil, cfg.Conn.NewInbox()
 	}
 	l.maintainer = jetstream.NewMaintainer(m)
@@ -301,7 +306,7 @@ type Stats struct {
 
 	// Of a copy.
 	Moves  uint64 // how often its connection got another server than it had
-	Forgot uint64 // streams that had fewer writes than before, because their server lost them
+	Forgot uint64 // streams that lacked writes which they had, because their server lost them
 }
 
 // counters are bumped by several goroutines.

@@ -38,15 +38,16 @@ const (
 
 // A follower is one copy of a log that this edge leads. Records go there one after another.
 type follower struct {
-	l     *ledger
-	ld    *lead
-	copy  int
-	place place
-	tail  uint64 // sequence of the last record in this copy
-	queue []item // the first is under way if busy
-	busy  bool
-	tries int      // for the first record
-	found *content // what the copy has after it left; nil if that is not known
+	l      *ledger
+	ld     *lead
+	copy   int
+	place  place
+	tail   uint64 // sequence of the last record in this copy
+	queue  []item // the first is under way if busy
+	busy   bool
+	tries  int      // for the first record
+	found  *content // what the copy has after it left; nil if that is not known
+	forgot bool     // it is known to have lost records, and answers again
 }
 
 func (f *follower) current() bool { return f.l.lead == f.ld && f.place != out }
@@ -71,6 +72,12 @@ func (f *follower) leave(v fence.Verdict) {
 			done(v)
 		}
 	}
+}
+
+// forget says that the copy lost records. The next checkpoint brings it back.
+func (f *follower) forget() {
+	f.leave(fence.Unreachable)
+	f.found, f.forgot = nil, true
 }
 
 // look reads the copy after it left.

@@ -151,8 +151,8 @@ func (l *ledger) lookOut(ld *lead) {
 	}
 }
 
-// regains reports whether another lead may bring a copy back that left. That lead needs no read:
-// what the other copies have is known, because this edge wrote it.
+// regains reports whether another lead may bring a copy back that left. That lead needs no read of the
+// other copies: what they have is known, because this edge wrote it.
 func (l *ledger) regains(o *op, ld *lead) bool {
 	var known [copies]*content
 	found := false
@@ -160,7 +160,7 @@ func (l *ledger) regains(o *op, ld *lead) bool {
 		switch f := &ld.followers[i]; {
 		case f.place == member && len(f.queue) == 0:
 			known[i] = &content{tail: f.tail, top: ld.ballot, data: ld.ballot, entries: []entry{{seq: ld.end}}}
-		case f.place == out && f.found != nil && !l.away(i):
+		case f.place == out && (f.found != nil || f.forgot) && !l.away(i):
 			known[i], found = f.found, true
 		}
 	}

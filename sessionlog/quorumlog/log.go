@@ -164,6 +164,21 @@ func (l *Log) request(log string, o *op, answer func(sessionlog.Answer)) {
 	})
 }
 
+// Forgot says that a copy, 1 to 3, lost records of logs, and answers again. lost reports whether it lost some of a
+// log. The next checkpoint of each such log brings the copy back.
+func (l *Log) Forgot(copy int, lost func(log string) bool) {
+	for k := range l.shards {
+		s := &l.shards[k]
+		s.run(func() {
+			for _, h := range s.ledgers {
+				if h.lead != nil && lost(h.name) {
+					h.lead.followers[copy-1].forget()
+				}
+			}
+		})
+	}
+}
+
 func (s *shard) later(f func()) { s.out = append(s.out, f) }
 
 // run does something under the lock, and then what it wants done.

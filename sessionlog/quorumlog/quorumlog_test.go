@@ -277,6 +277,34 @@ func TestOneForgets(t *testing.T) {
 	d.want(d.edge(), "the copy that forgot has the checkpoint", "5")
 }
 
+// TestForgot checks that one checkpoint is enough to bring a copy back of which the edge knows that it forgot, while the
+// others refuse reads.
+func TestForgot(t *testing.T) {
+	d := newDesk(t)
+	owner := d.edge()
+	forget := d.stores[1].Snapshot()
+	d.must(owner, "all copies answer", "1", "2")
+	d.net.Run(time.Second)
+	forget()
+	owner.Forgot(2, func(log string) bool { return log == "another" })
+	if b := owner.Stats().Behind; b != [3]int{} {
+		t.Errorf("copies are behind with %v logs, though the copy lacks another log only", b)
+	}
+	owner.Forgot(2, func(log string) bool { return log == "x" })
+	if b := owner.Stats().Behind; b != [3]int{0, 1, 0} {
+		t.Errorf("copies are behind with %v logs, want the second one with one", b)
+	}
+	d.stores[0].Leaderless, d.stores[2].Leaderless = true, true
+	d.append(owner, "3", true, false)
+	d.net.Run(time.Second)
+	d.stores[0].Leaderless, d.stores[2].Leaderless = false, false
+	if b := owner.Stats().Behind; b != [3]int{} {
+		t.Errorf("copies are behind with %v logs after a checkpoint", b)
+	}
+	d.silent(0, true)
+	d.want(d.edge(), "the copy that forgot has the checkpoint", "3")
+}
+
 // TestLeaderless checks that an edge which leads a log needs no read: servers refuse them while
 // JetStream has no leader. It looks at a copy that left now and then, and brings it back as soon as
 // reads are answered.

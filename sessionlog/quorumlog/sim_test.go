@@ -190,9 +190,21 @@ func (w *world) restart(c, attempts int) {
 		w.forgot++
 		w.restore[c]()
 		w.restore[c] = w.stores[c].Snapshot()
+		w.notice(c)
 	}
 	w.setSilent(c, false)
 	w.tell("copy %d answers", c)
+}
+
+// notice tells some edges that a copy forgot something, mostly soon.
+func (w *world) notice(c int) {
+	for _, e := range w.edges[:edges] {
+		if w.rnd.IntN(4) > 0 {
+			w.net.Schedule(w.pause(2*time.Second), func() {
+				e.alive(func() { e.log.Forgot(c+1, func(string) bool { return true }) })
+			})
+		}
+	}
 }
 
 // whole reports whether all copies but one have the same of each log: only then that one may

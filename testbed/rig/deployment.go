@@ -188,7 +188,7 @@ func (d *Deployment) setNATS() error {
 		if err != nil {
 			return err
 		}
-		store := filepath.Join(d.cfg.Dir, n.Name)
+		store := d.store(n)
 		if _, err := os.Stat(store); err == nil {
 			return fmt.Errorf("%s has the streams of another run", store)
 		}
@@ -201,6 +201,12 @@ func (d *Deployment) setNATS() error {
 	}
 	return nil
 }
+
+// store is the folder of a NATS server's streams.
+func (d *Deployment) store(n *Node) string { return filepath.Join(d.cfg.Dir, n.Name) }
+
+// WipeNATS deletes the streams of a NATS server that does not run.
+func (d *Deployment) WipeNATS(n *Node) error { return os.RemoveAll(d.store(n)) }
 
 // natsConf writes the configuration of a NATS server: the file for clustered servers, of which a
 // server alone takes the mappings.

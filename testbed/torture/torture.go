@@ -92,6 +92,10 @@ func Phases() []PhaseKind {
 		with.Name, with.About = k.Name+edgeToo, k.About+"; kill -9 of the edge with most clients within the same 100 ms"
 		list = append(list, k, with)
 	}
+	list = append(list, PhaseKind{
+		Name: "nats-empty", About: "each NATS server in turn is killed and comes back without its disk, while clients are silent; then kill -9 of the edge with most clients",
+		needs: cluster, Count: 1, cause: (*run).emptyNATS,
+	})
 	return append(list, PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, own: true, fast: true, cause: (*run).steady})
 }
 
@@ -250,6 +254,7 @@ const (
 	natsLeast    = 3 * time.Second // clients give up after as much
 	natsMost     = 8 * time.Second
 	togetherMost = 100 * time.Millisecond // between the loss of a NATS server and that of an edge
+	emptyRest    = 2 * time.Second        // after a server is back, until the next one goes; deploy/RUNBOOK.md wants more
 	wholeMost    = 5 * time.Minute        // nats-server 2.15.2 took 95 s once to bring a copy up to date: "Expected first catchup entry to be a snapshot"
 )
 
@@ -385,11 +390,54 @@ func (r *run) natsFault(ctx context.Context, phase string, _ int) error {
 		err = r.Restart(ctx, edge)
 	}
 	if err == nil {
-		err = proc.Await(ctx, wholeMost, "the cluster is whole", func() bool {
-			return r.Whole(r.NC) && !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
-		})
+		err = r.awaitWhole(ctx)
 	}
 	return err
+}
+
+// awaitWhole waits until all NATS servers have their streams and all nodes are ready.
+func (r *run) awaitWhole(ctx context.Context) error {
+	return proc.Await(ctx, wholeMost, "the cluster is whole", func() bool {
+		return r.Whole(r.NC) && !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
+	})
+}
+
+// emptyNATS replaces all NATS servers one after another while clients are silent, and kills an edge. The others find
+// its sessions only if edges have written them again.
+func (r *run) emptyNATS(ctx context.Context, phase string, _ int) error {
+	pace := r.Pace.Load()
+	r.Pace.Set(0)
+	defer r.Pace.Set(time.Duration(pace))
+	for _, server := range r.NATS {
+		err := r.Log.During(phase, server.Name, func() error {
+			err := server.Kill()
+			if err == nil {
+				err = r.WipeNATS(server)
+			}
+			rig.Sleep(ctx, play.Random(r.rng, 0, natsLeast))
+			return errors.Join(err, server.Start())
+		})
+		if err == nil {
+			err = r.awaitWhole(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		rig.Sleep(ctx, emptyRest)
+	}
+	edge := r.Busiest()
+	err := r.Log.During(phase+edgeToo, r.Edges[edge].Name, func() error {
+		err := r.Edges[edge].Kill()
+		rig.Sleep(ctx, r.cfg.Reroute)
+		r.Reroute(edge, true)
+		r.Pace.Set(time.Duration(pace)) // the clients of the killed edge notice if they have no session
+		rig.Sleep(ctx, natsMost)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.Restart(ctx, edge)
 }
 
 // setAway takes a node away, or brings it back.

@@ -91,6 +91,10 @@ type Ports struct {
 	Log    sessionlog.Log
 	Secret []byte
 
+	// OnForgot, if set, sets the function that is told when a server lost a part of Log. lost reports whether a
+	// log may lack something. The edge calls OnForgot once, before anything else.
+	OnForgot func(handle func(lost func(log string) bool))
+
 	// Affinity says which edge serves which session. nil means that only the log says so.
 	Affinity cluster.Affinity
 

@@ -1,11 +1,14 @@
 package takeover
 
 import (
+	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -65,5 +68,47 @@ func TestAboutFits(t *testing.T) {
 	a := newAbout(long, 65535, simnet.Epoch, &c)
 	if n := len(a.marshal()); n > sessionlog.AboutMax {
 		t.Errorf("%d bytes, at most %d fit", n, sessionlog.AboutMax)
+	}
+}
+
+// TestRefresh checks which sessions write their logs again after a server lost them, and how fast.
+func TestRefresh(t *testing.T) {
+	e := newTestEdge(t)
+	w := e.workers[0]
+	e.addWorker() // which gets half of what the edge may write
+	clients := map[netip.AddrPort]*dnptest.Client{}
+	e.toClient = func(to netip.AddrPort, p []byte) {
+		p = slices.Clone(p)
+		e.net.Schedule(0, func() { clients[to].Receive(e.net.Now(), server, p) })
+	}
+	const sessions = 100
+	for i := range sessions {
+		addr := clientAddr(i)
+		clients[addr] = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
+			e.net.Schedule(0, func() { w.deliver(addr, e.via, p...) })
+		}})
+		clients[addr].Connect(e.net.Now())
+	}
+	for range 20 {
+		for _, c := range clients {
+			c.Advance(e.net.Now())
+		}
+		e.pass(100 * time.Millisecond)
+	}
+	if n := w.t.counts.SessionsOpened; n != sessions {
+		t.Fatalf("%d sessions were opened, want %d", n, sessions)
+	}
+	before := w.t.counts.LogWrites
+	except := w.t.name(clientAddr(1))
+	w.t.Refresh(e.net.Now(), func(log string) bool { return log != except })
+	for _, want := range []uint64{25, 50, 75} {
+		e.pass(25 * time.Millisecond)
+		if n := w.t.counts.LogWrites - before; n < want-5 || n > want {
+			t.Errorf("%d sessions were written again, want almost %d: a worker of two writes 1,000 a second", n, want)
+		}
+	}
+	e.pass(time.Second)
+	if n := w.t.counts.LogWrites - before; n != sessions-1 {
+		t.Errorf("%d writes, want one of each session whose log was lost: %d", n, sessions-1)
 	}
 }

@@ -207,6 +207,22 @@ func (b *base) revalidateAll() {
 	}
 }
 
+// refreshInterval is the time between two sessions of an edge that write their logs again. A server that lost its logs
+// gets three requests for each. An operator waits for a second with each 2,000 sessions before he replaces the next server.
+const refreshInterval = time.Second / 2000
+
+// Refresh has sessions write their logs again, because a server lost them: those that lost names.
+func (b *base) Refresh(now time.Time, lost func(log string) bool) {
+	at := now
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		if lost(name) {
+			at = at.Add(refreshInterval * time.Duration(b.host.Workers()))
+			b.byName[name].Log.Refresh(at)
+			b.wake(b.byName[name])
+		}
+	}
+}
+
 // direct reports whether all clients are known to come directly.
 func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0 }
 
