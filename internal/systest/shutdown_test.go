@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -61,7 +62,9 @@ func newShutdown(t *testing.T) *shutdown {
 		return err == nil && strings.HasPrefix(string(m.Data), `{"epoch"`)
 	})
 	s.player = runClient(t, s.addr, dnptest.Cpp(), dnptest.App{})
-	if err := s.player.Until(t.Context(), func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 }); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.player.Until(ctx, func(c *dnptest.Client) bool { return c.Phase() == dnptest.Connected && len(c.Links()) > 0 }); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -194,17 +197,18 @@ func TestStreamsVanish(t *testing.T) {
 		return ""
 	}
 	eventually(t, "the relay counts the streams of the store", func() bool { return value(0) == "4" })
-	eventually(t, "the edge counts the streams of the log, and DNP_FROM", func() bool { return value(1) == "17" })
+	eventually(t, "the edge counts 16 streams of the log, 12 of its copies, and DNP_FROM", func() bool { return value(1) == "29" })
 	s.ready(0, true, "")
 	s.ready(1, true, "")
 	s.relay.says("holding a shard again")
-	player := runClient(t, s.addr, dnptest.Cpp(), dnptest.App{})
 	sees := func(c *dnptest.Client) bool {
 		return slices.ContainsFunc(c.Links(), func(l *dnptest.Link) bool { return string(l.Message) == "T" })
 	}
-	if err := player.Until(t.Context(), sees); err != nil {
-		t.Fatalf("a player who comes later does not see the state: %v", err)
-	}
+	eventually(t, "a player who comes later sees the state", func() bool { // the edge rejects players until the log answers
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return runClient(t, s.addr, dnptest.Cpp(), dnptest.App{}).Until(ctx, sees) == nil
+	})
 	s.relay.term()
 	s.relay.ends(0)
 	start(t, "relay", append(s.relayArgs, "--node", "r2")...).says("serving shards")
