@@ -120,7 +120,8 @@ func TestServersForgetInTurn(t *testing.T) {
 		cfg.Copies[c], empty = s, append(empty, s.Snapshot())
 	}
 	log := quorumlog.New(cfg)
-	d.open(log)
+	d.log = log
+	d.open()
 	for c := range empty {
 		d.run(5 * time.Minute) // the edge forgets that it leads the log
 		empty[c]()

@@ -21,7 +21,7 @@ type desk struct {
 	*testing.T
 	net   *simnet.Net
 	store *memlog.Store
-	log   sessionlog.Log // mostly store
+	log   sessionlog.Log // in place of store, if it is set
 	ep    *dnp.Endpoint
 	s     *sessionlog.Session
 	conn  *dnp.Conn
@@ -35,13 +35,12 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, net: simnet.New(1)}
 	d.store = memlog.New(memlog.Config{Schedule: d.net.Schedule, Rand: d.net.Rand()})
-	d.open(d.store)
+	d.open()
 	return d
 }
 
-// open opens the session in a log.
-func (d *desk) open(log sessionlog.Log) {
-	d.log = log
+// open opens the session.
+func (d *desk) open() {
 	ep, err := dnp.New(dnp.Config{Listen: true, Logged: true, Probe: dnp.ProbeNone, LivenessInterval: -1, Rand: rand.New(rand.NewPCG(1, 1))})
 	if err != nil {
 		d.Fatal(err)
@@ -59,7 +58,10 @@ func (d *desk) config(node string) sessionlog.Config {
 
 // run lets time pass.
 func (d *desk) run(t time.Duration) {
-	end := d.net.Elapsed() + t
+	end, log := d.net.Elapsed()+t, d.log
+	if log == nil {
+		log = d.store
+	}
 	d.net.Every(5*time.Millisecond, func() bool {
 		now := d.net.Now()
 		for _, ev := range d.ep.Advance(now, &d.out) {
@@ -69,9 +71,9 @@ func (d *desk) run(t time.Duration) {
 			s := d.s
 			switch a.Kind {
 			case sessionlog.ActionAppend:
-				d.log.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
+				log.Append(a.Write, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionRead:
-				d.log.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
+				log.Read(a.Log, func(x sessionlog.Answer) { d.answer(s, x) })
 			case sessionlog.ActionAdopted:
 				d.heard = append(d.heard, fmt.Sprint(a.Kind))
 				d.conn = s.Restore(now, d.ep, func(uint64) *dnp.Source { return nil })
@@ -388,7 +390,7 @@ func TestStoppedSuccessor(t *testing.T) {
 			d.run(50 * time.Millisecond)
 			successor := newDesk(t)
 			successor.heard = nil
-			successor.store, successor.log, successor.net = d.store, d.log, d.net
+			successor.store, successor.net = d.store, d.net
 			successor.conn.Abandon()
 			successor.s = sessionlog.Adopt(successor.config("b"), "log")
 			successor.run(50 * time.Millisecond)
