@@ -47,7 +47,7 @@ type follower struct {
 	busy   bool
 	tries  int      // for the first record
 	found  *content // what the copy has after it left; nil if that is not known
-	forgot bool     // it is known to have lost records, and answers again
+	forgot bool     // it is known to have lost records, and answers again; a lead that brings it back reads it
 }
 
 func (f *follower) current() bool { return f.l.lead == f.ld && f.place != out }
@@ -83,7 +83,11 @@ func (f *follower) forget() {
 // look reads the copy after it left.
 func (f *follower) look() {
 	f.l.read(f.copy, f.l.name, func(a sessionlog.Answer) {
-		if c, ok := read(a.Entries); a.Verdict == fence.OK && ok && !c.torn && f.l.lead == f.ld {
+		switch c, ok := read(a.Entries); {
+		case a.Verdict != fence.OK || !ok || f.l.lead != f.ld:
+		case c.torn:
+			f.forgot = true
+		default:
 			f.found = &c
 		}
 	})

@@ -74,6 +74,9 @@ func (a *attempt) look(i int) {
 			a.lose(i)
 		case a.ballot != ballot{} && c.top.compare(a.ballot) >= 0:
 			a.again()
+		case c.torn && a.ld != nil: // two others follow, so nothing that it has counts
+			a.known[i], a.asked[i] = &content{tail: c.tail, top: c.top}, false
+			a.ask()
 		case c.torn:
 			a.retry(i, racePause)
 		default:

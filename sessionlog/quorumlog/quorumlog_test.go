@@ -305,6 +305,41 @@ func TestForgot(t *testing.T) {
 	d.want(d.edge(), "the copy that forgot has the checkpoint", "3")
 }
 
+// TestSequenceGivenAway checks that a copy comes back which took a record from an edge that had been replaced: the copy
+// had forgotten its newest records, and gave their sequences to others.
+func TestSequenceGivenAway(t *testing.T) {
+	d := newDesk(t)
+	owner, next := d.edge(), d.edge()
+	d.must(owner, "all copies answer", "1")
+	d.net.Run(time.Second)
+	forget := d.stores[0].Snapshot()
+	d.must(owner, "all copies answer", "2", "3")
+	d.net.Run(time.Second)
+	forget()
+	end := d.seq
+	d.must(next, "it takes the lead, with as many records", "4")
+	d.net.Run(time.Second)
+	newEnd, records := d.seq, len(d.stores[0].Entries("x"))
+	d.seq = end
+	if a := d.append(owner, "x", false, false); a.Verdict != fence.Stale {
+		t.Fatalf("an edge that was replaced writes: %v", a.Verdict)
+	}
+	if n := len(d.stores[0].Entries("x")); n != records+1 {
+		t.Fatalf("the copy has %d records, want %d: it took that of the edge that was replaced", n, records+1)
+	}
+	d.seq = newEnd
+	for _, entry := range []string{"5", "6", "7"} {
+		d.append(next, entry, true, false)
+		d.net.Run(2 * time.Second)
+	}
+	if b := next.Stats().Behind; b != [3]int{} {
+		t.Errorf("copies are behind with %v logs after three checkpoints", b)
+	}
+	d.silent(1, true)
+	d.want(d.edge(), "the copy has the checkpoint", "7")
+	d.silent(1, false)
+}
+
 // TestLeaderless checks that an edge which leads a log needs no read: servers refuse them while
 // JetStream has no leader. It looks at a copy that left now and then, and brings it back as soon as
 // reads are answered.
