@@ -28,6 +28,16 @@ func Last(stored []sessionlog.Entry) uint64 {
 	return c.end()
 }
 
+// History shows the history of a copy, whatever its records are.
+func History(stored []sessionlog.Entry) string {
+	c, ok := read(stored)
+	s := fmt.Sprintf("readable %v torn %v ballot %x:", ok, c.torn, c.data)
+	for _, e := range c.entries {
+		s += fmt.Sprintf(" %d", e.seq)
+	}
+	return s
+}
+
 // Dump shows what a copy has.
 func Dump(stored []sessionlog.Entry) (s string) {
 	for _, e := range stored {

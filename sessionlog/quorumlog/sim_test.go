@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/simnet"
+	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/memlog"
 	"github.com/dnprelay/dnprelay/sessionlog/quorumlog"
 )
@@ -211,17 +212,22 @@ func (w *world) notice(c int) {
 // forget something without harm.
 func (w *world) whole(but int) bool {
 	for _, name := range logNames {
-		var all []string
-		for c, s := range w.stores {
-			if c != but {
-				all = append(all, quorumlog.Dump(s.Entries(name)))
-			}
-		}
-		if len(slices.Compact(all)) > 1 {
+		if !w.same(name, but, quorumlog.Dump) {
 			return false
 		}
 	}
 	return true
+}
+
+// same reports whether all copies of a log but one look the same.
+func (w *world) same(name string, but int, look func([]sessionlog.Entry) string) bool {
+	var all []string
+	for c, s := range w.stores {
+		if c != but {
+			all = append(all, look(s.Entries(name)))
+		}
+	}
+	return len(slices.Compact(all)) == 1
 }
 
 func (w *world) setSilent(c int, on bool) {
@@ -295,7 +301,7 @@ func (w *world) judgeEnd(name string, last *edge) {
 	if last.checkpoints[name] < 2 {
 		w.stuck(name, "%d checkpoints without faults, want 2", last.checkpoints[name])
 	}
-	if !w.whole(-1) {
+	if !w.same(name, -1, quorumlog.History) {
 		w.stuck(name, "copies differ after a checkpoint")
 	}
 }
