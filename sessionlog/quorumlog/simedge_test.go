@@ -252,6 +252,9 @@ func (a *actor) begin() {
 func (a *actor) request(ask func(func(sessionlog.Answer)), answer func(since int, r sessionlog.Answer)) {
 	w, e, since, stops := a.e.w, a.e, a.t.head, a.e.stops
 	q := &request{t: a.t, began: w.net.Elapsed(), most: answerMax + answerLate}
+	if w.endings { // the log's own request, which brings the end to a copy that lacks it
+		q.most += answerMax
+	}
 	for before := range e.asked {
 		if before.t == q.t {
 			q.most += answerMax
