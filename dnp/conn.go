@@ -43,77 +43,10 @@ type Conn struct {
 
 	send       sendWindow
 	recv       recvWindow
+	acks       *ackRepeats // nil before the peer repeated a command
 	unreliable unreliableLane
 	links      linkTable
 	log        *journal // nil if the connection does not wait for a log
-}
-
-// A path is the way to the peer: where datagrams go, what they may cost, and how many
-// of them get lost.
-type path struct {
-	core   *core
-	addr   netip.AddrPort
-	budget budget
-	loss   lossEstimate
-}
-
-// emit sends a datagram to the peer and pays for it.
-func (p *path) emit(b []byte, out Sender) {
-	p.budget.pay(&p.core.rate, len(b), p.core.clock.now)
-	p.core.send(p.addr, b, out)
-}
-
-// A lossEstimate is the share of repeats among the latest sendings of reliable commands.
-type lossEstimate struct {
-	share  float32
-	weight uint8 // sendings that share was made from, the prior included
-}
-
-// A new path is taken to have lost one sending in four. Five sendings that arrive
-// refute that. A peer with fewer gets its repeats twice, which costs little and is
-// needed if the path turns out to be bad.
-const (
-	lossPrior       = 0.25
-	lossPriorWeight = 4
-	lossMemory      = 16 // sendings
-)
-
-func newLossEstimate() lossEstimate { return lossEstimate{share: lossPrior, weight: lossPriorWeight} }
-
-// add counts a sending: a repeat, or a first one that was acknowledged before any repeat.
-func (l *lossEstimate) add(again bool) {
-	var sample float32
-	if again {
-		sample = 1
-	}
-	l.weight = min(l.weight+1, lossMemory)
-	l.share += (sample - l.share) / float32(l.weight)
-}
-
-// silence returns how long a peer that is asked every half second must be silent before one
-// can say that it is gone: until the loss of all answers is less likely than 1 in 10,000, but
-// no less than closeDelay.
-func (l *lossEstimate) silence(resend time.Duration) time.Duration {
-	d, lost := time.Duration(0), float32(1)
-	for ; lost > 1e-4 && d < silenceMax; d += resend {
-		lost *= l.share
-	}
-	return max(d, closeDelay)
-}
-
-// copies returns how many copies of a repeat go to the peer. The share counts the loss
-// of both directions: 0.1 is 5 % each way, 0.51 is 30 %. With 30 % each way, the ten
-// copies of the first half second leave less than one link in 100,000 wrong; with two
-// copies of each repeat it would be one in 5,000, which is too much for 99.9 % of 1,000
-// links in every run.
-func (l *lossEstimate) copies() int {
-	switch {
-	case l.share > 0.3:
-		return 3
-	case l.share > 0.1:
-		return 2
-	}
-	return 1
 }
 
 // Addr returns the address of the peer.
@@ -227,6 +160,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		return
 	}
 	c.continueStored(now, out)
+	c.acks.resend(&c.path, now, out)
 	if !c.resend(now, out) {
 		c.end(CloseTimeout, out)
 		return
@@ -284,12 +218,15 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
-	at := min(c.send.nextTimeout(cfg), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
+	at := min(c.send.nextTimeout(cfg, c.path.pace(c.life.heard, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
 		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
-	if len(c.send.offers) > 0 && c.send.room() && !c.inOffers {
+	if len(c.send.offers) > 0 && c.send.room(cfg.Profile) && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {
 			at = min(at, offer)
 		}
+	}
+	if message := c.send.messageAt(&c.budget, now); message > now && c.send.messages() && c.send.room(cfg.Profile) {
+		at = min(at, message)
 	}
 	return at
 }

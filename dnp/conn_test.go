@@ -313,7 +313,7 @@ func TestLiveness(t *testing.T) {
 	s.want("it is probed whatever it says, as it need not be the peer that says it", "0a 0100 00")
 	s.recv("06 0100 00")
 	s.wait(16 * time.Second)
-	s.want("again, and repeated as any reliable command", "0a 0200 00", "0a 0200 00", "0a 0200 00")
+	s.want("again, and repeated as any reliable command, after 60, 120, 240 and 480 ms", "0a 0200 00", "0a 0200 00", "0a 0200 00", "0a 0200 00", "0a 0200 00")
 	s.wait(9 * time.Second)
 	s.events("without answer the reliable timeout ends it", "message a", "closed timeout")
 }

@@ -202,6 +202,7 @@ type Stats struct {
 	UpdatesOut             uint64 // links in LinkUpdates sent
 	Deferred               uint64 // links that began to wait for the budget of their connection
 	Resends                uint64 // reliable commands sent again
+	AckRepeats             uint64 // acknowledgements sent again because the path loses some
 	Refreshes              uint64 // Sources whose values became due again because they stopped changing
 	Scrubs                 uint64 // links whose values became due again by the scrub or a catch-up
 	Inferred               uint64 // commands taken as delivered by the window-edge inference

@@ -229,7 +229,7 @@ func (c *Conn) DropQueue() {
 	w := &c.send
 	w.queuedTakeDowns(c.links.takeDown)
 	w.queue, w.bytes = nil, 0
-	w.part, w.partAt = outgoing{}, 0
+	w.part, w.partAt = nil, 0
 }
 
 // Mute stops a logged connection from sending anything, because its owner may no longer

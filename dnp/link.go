@@ -2,6 +2,7 @@ package dnp
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -136,8 +137,16 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 		l.flags |= linkReadOnly
 	}
 	t.attach(slot, l, s)
-	t.send.offers = append(t.send.offers, uint16(slot))
+	t.queueOffer(slot)
 	return nil
+}
+
+// queueOffer queues the offer of a link behind those of the same and of higher priorities.
+func (t *linkTable) queueOffer(slot int) {
+	priority := func(slot uint16) uint8 { return t.core.sources[t.slots[slot].source].cfg.Priority }
+	mine, offers := priority(uint16(slot)), t.send.offers
+	place := sort.Search(len(offers), func(i int) bool { return priority(offers[i]) < mine })
+	t.send.offers = slices.Insert(offers, place, uint16(slot))
 }
 
 // appendOutgoing appends a command in flight. The table does that, because the bytes of an
@@ -358,7 +367,7 @@ func (t *linkTable) changeID(slot int) bool {
 	l.id = id
 	if l.phase != LinkQueued {
 		l.phase = LinkQueued
-		t.send.offers = append(t.send.offers, uint16(slot))
+		t.queueOffer(slot)
 	}
 	l.flags &^= linkProven
 	return true

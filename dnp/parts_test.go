@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 		{"messages pass an offer that waits for its turn", sendWindow{offers: offer, queue: text}, true, false, takeOther},
 		{"but leave half the window to it", sendWindow{flight: half, offers: offer, queue: text}, true, false, takeOffer},
 	} {
-		if got := tt.w.choose(tt.mayOffer, tt.open); got != tt.want {
+		if got := tt.w.choose(wire.Denetwork, tt.mayOffer, tt.open); got != tt.want {
 			t.Errorf("%s: choice %d, want %d", tt.why, got, tt.want)
 		}
 	}

@@ -37,7 +37,12 @@ func (c *Conn) choose(now instant) choice {
 	if !c.send.waiting() {
 		return takeNothing
 	}
-	return c.send.choose(c.offerAt(now) <= now, c.e.offers.mayOffer(now))
+	switch choice := c.send.choose(c.e.cfg.Profile, c.offerAt(now) <= now, c.e.offers.mayOffer(now)); {
+	case choice == takeOther && c.send.messageAt(&c.budget, now) > now:
+		return takeNothing
+	default:
+		return choice
+	}
 }
 
 // offerAt returns when the budget allows an offer: at once, unless values wait for the
@@ -115,6 +120,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	if len(w.flight) == 0 {
 		return true
 	}
+	r := c.path.pace(c.life.heard, now)
 	for i := range w.flight {
 		o := &w.flight[i]
 		if o.acked || o.sends == 0 { // a command that was never sent waits for the log
@@ -123,12 +129,17 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		if now.sub(o.first) >= cfg.ReliableTimeout {
 			return false
 		}
-		if now >= w.resendAt(cfg, o) {
+		if now >= w.resendAt(cfg, r, o) && !w.beyond(i) {
 			c.e.stats.Resends++
 			c.loss.add(true)
 			c.transmit(w.base()+uint64(i), o, now, out)
-			if i == 0 && c.life.suspected() && !w.unsure(cfg) { // any answer refutes it
-				for range c.loss.copies() - 1 {
+			if i == 0 && !w.unsure(cfg) { // the others wait for it
+				copies := r.copies
+				if c.life.suspected() { // any answer refutes it
+					copies = c.loss.copies()
+				}
+				for range copies - 1 {
+					w.repeated()
 					c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), w.base(), o), out)
 				}
 			}
@@ -155,7 +166,10 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if o.sends < 1<<16-1 {
 		o.sends++
 	}
-	o.last = now
+	o.last, o.timed, o.overtook = now, first, 0
+	if !first {
+		c.send.repeated()
+	}
 	c.limit.ExpectAnswers()
 	c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), n, o), out)
 	if !first {
@@ -186,7 +200,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	switch {
 	case !ok || o == nil || o.sends == 0:
 		c.e.drop(DropUnknownAck)
-		c.life.wrongAck()
+		if !ok || !w.spare(n) {
+			c.life.wrongAck()
+		}
 		if ok && n >= w.next && c.log.contradicted(now) {
 			c.Ask()
 		}
@@ -195,6 +211,10 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		c.life.acknowledged(now)
 		if o.sends == 1 {
 			c.loss.add(false)
+		}
+		if o.timed {
+			c.trip.sample(now.sub(o.first))
+			w.overtaken(o)
 		}
 		c.log.agree()
 		w.acknowledged(o)
@@ -230,6 +250,17 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 			c.Ask()
 		}
 		return
+	}
+	switch {
+	case a == arrivalRepeat && c.acks == nil && !c.client: // maybe the network made it
+		c.acks = &ackRepeats{}
+	case a == arrivalRepeat && c.acks.late(n, now):
+		c.loss.observe(true)
+	case a == arrivalRepeat:
+	case a == arrivalDue && len(c.recv.early) > 0 && now.sub(c.recv.hole) >= lateRepeat: // its first copy got lost
+		c.loss.observe(true)
+	default:
+		c.loss.observe(false)
 	}
 	if a == arrivalRepeat && !c.recv.repeats(n, now) {
 		c.life.hear(now)
@@ -276,8 +307,8 @@ func (c *Conn) acknowledge(n uint64, out Sender) {
 	case c.log == nil && !c.client && n > c.recv.next:
 		return
 	}
-	m := wire.ReliableAck{Seq: c.e.cfg.Profile.Seq(n), Code: wire.AckSuccess}
-	c.emit(m.Append(out.Datagram(4)), out)
+	c.path.acknowledge(n, out)
+	c.acks.sent(n, c.loss.seen > ackLoss, c.e.clock.now)
 }
 
 // deliverEarly passes on the held commands whose turn has come.

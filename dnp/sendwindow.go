@@ -8,9 +8,13 @@ import (
 )
 
 const (
-	sendWindowSize = 10       // commands in flight; peers assume it, dnp/PROTOCOL.md, Windows
-	flightBytesMax = 64 << 10 // of them, before the last one: a snapshot contains them
+	sendWindowSize = 10                 // commands in flight; peers assume it, dnp/PROTOCOL.md, Windows
+	sendWindowPast = 2 * sendWindowSize // while the oldest one was sent again; see stuck
+	flightBytesMax = 64 << 10           // of them, before the last one: a snapshot contains them
 	hastyResend    = 100 * time.Millisecond
+	overtakersMin  = 2    // that show the loss of a command: one may have been overtaken by chance
+	sparesMax      = 16   // acknowledgements that come twice
+	sparesBehind   = 32   // numbers behind the oldest in flight for which they come
 	longPartSlack  = 10   // a part leaves this much of DatagramMax free: 1,190 of 1,200
 	partlessMax    = 1357 // libraries send as much in one command 4
 )
@@ -50,6 +54,8 @@ type outgoing struct {
 	slot     uint16 // SentLink
 	size     uint32 // SentLink: bytes at its first sending
 	link     wire.LinkID
+	overtook uint8 // later commands, sent after the last sending, that were acknowledged before it
+	timed    bool  // it was sent once, so its acknowledgement says how long the round trip takes
 	first    instant
 	last     instant
 	token    uint64
@@ -73,11 +79,12 @@ type sendWindow struct {
 	bytes    int        // of queue
 	offers   []uint16   // slots of links to offer
 	question *outgoing  // to be sent; nil if there is none
-	part     outgoing   // the long message being sent; its parts have consecutive numbers
+	part     *outgoing  // the long message being sent, whose parts have consecutive numbers; nil if there is none
 	partAt   int        // bytes of it that have a number; 0 if none is being sent
 	offered  bool       // the last command that was chosen between messages and offers was an offer
 	peerLong bool       // the peer understands command 10
 	limit    uint8      // of len(flight), near the wrap; 0 for sendWindowSize
+	spares   uint8      // acknowledgements to come of commands that were sent more than once
 	probes   uint8      // probes to send
 }
 
@@ -85,11 +92,23 @@ func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 
 // room reports whether another command may be in flight. A window that is stuck near the
 // wrap needs more commands to get on, whatever their size.
-func (w *sendWindow) room() bool {
+func (w *sendWindow) room(p wire.Profile) bool {
 	if w.limit > 0 {
 		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
-	return len(w.flight) < sendWindowSize && w.flightBytes() < flightBytesMax
+	size := sendWindowSize
+	if w.stuck() && !w.nearWrap(p) {
+		size = sendWindowPast
+	}
+	return len(w.flight) < size && w.flightBytes() < flightBytesMax
+}
+
+// stuck reports whether the oldest command was sent again. A peer moves its window when a command
+// arrives, not when we hear of it. Most likely the repeat arrives, and then the peer takes commands
+// past the window that follow it, as it does if only the acknowledgement was lost. Otherwise it drops
+// them, and they are sent again when it has the oldest one.
+func (w *sendWindow) stuck() bool {
+	return len(w.flight) > 0 && w.flight[0].sends > 1
 }
 
 // flightBytes returns the bytes of the commands that are not acknowledged.
@@ -105,6 +124,19 @@ func (w *sendWindow) flightBytes() (n int) {
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {
 	return w.partAt > 0 || w.urgent() || len(w.queue) > 0 || len(w.offers) > 0
+}
+
+// messages reports whether a message or the rest of one waits for room.
+func (w *sendWindow) messages() bool { return w.partAt > 0 || len(w.queue) > 0 }
+
+// messageAt returns when the budget allows a message or a part of one: when nothing is owed, but
+// one is always in flight. So long messages are sent no faster than the budget, and the queue
+// before a narrow path stays short.
+func (w *sendWindow) messageAt(b *budget, now instant) instant {
+	if w.urgent() || len(w.flight) == 0 {
+		return now
+	}
+	return max(now, b.spent)
 }
 
 // unsent reports whether a command waits that is more urgent than the queue, or has a number.
@@ -132,7 +164,7 @@ func (w *sendWindow) queuedTakeDowns(yield func(wire.LinkID)) {
 			yield(w.queue[i].link)
 		}
 	}
-	if w.part.takeDown {
+	if w.part != nil && w.part.takeDown {
 		yield(w.part.link)
 	}
 }
@@ -166,10 +198,10 @@ const (
 // neither waits for the other's backlog; the parts of a message stay together.
 // budgetAllows says that the budget allows an offer, queueAllows that the offer queue does.
 // Messages do not wait for the offer queue, but leave half the window to offers that do.
-func (w *sendWindow) choose(budgetAllows, queueAllows bool) choice {
+func (w *sendWindow) choose(p wire.Profile, budgetAllows, queueAllows bool) choice {
 	messages := len(w.queue) > 0
 	switch {
-	case !w.room():
+	case !w.room(p):
 		return takeNothing
 	case w.partAt > 0 || w.urgent():
 		return takeOther
@@ -215,7 +247,7 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	if len(m.data) <= w.partless(cfg) {
 		return m
 	}
-	w.part = m
+	w.part = &m
 	return w.nextPart(cfg)
 }
 
@@ -242,7 +274,7 @@ func (w *sendWindow) nextPart(cfg *Config) outgoing {
 	if w.partAt += size; w.partAt == len(w.part.data) {
 		o.flags |= wire.PartLast
 		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
-		w.part, w.partAt = outgoing{}, 0
+		w.part, w.partAt = nil, 0
 	}
 	return o
 }
@@ -280,6 +312,19 @@ func (w *sendWindow) offerInFlight(slot int) *outgoing {
 	return nil
 }
 
+// repeated notes that a command that was sent before is sent again.
+func (w *sendWindow) repeated() { w.spares = min(w.spares+1, sparesMax) }
+
+// spare reports whether the peer may acknowledge n, which is not in flight, because it was
+// sent more than once.
+func (w *sendWindow) spare(n uint64) bool {
+	if w.spares == 0 || n >= w.next || n+sparesBehind < w.base() {
+		return false
+	}
+	w.spares--
+	return true
+}
+
 func (w *sendWindow) acknowledged(o *outgoing) {
 	o.acked = true
 	if o.kind == SentPart || o.kind == SentProbe {
@@ -303,6 +348,11 @@ func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
 	if n == 0 {
 		return
 	}
+	for i := sendWindowSize; i < len(w.flight); i++ {
+		if o := &w.flight[i]; o.last < w.flight[0].last { // the peer lacked the oldest one, and dropped it
+			o.overtook = overtakersMin
+		}
+	}
 	rest := copy(w.flight, w.flight[n:])
 	clear(w.flight[rest:])
 	w.flight = w.flight[:rest]
@@ -318,22 +368,45 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 	return cfg.Probe == ProbePing && cfg.Login == nil && w.base() <= 1
 }
 
-// resendAt returns when a command is to be sent again. Each probe of a peer that may
-// not exist waits twice as long as the one before.
-func (w *sendWindow) resendAt(cfg *Config, o *outgoing) instant {
-	pause := cfg.ReliableResend
-	if o.kind == SentProbe && w.unsure(cfg) {
-		pause = max(pause, o.last.sub(o.first))
+// resendAt returns when a command is to be sent again: when its acknowledgement is overdue, or earlier
+// if two commands overtook it. The pause doubles up to Config.ReliableResend, because the peer may
+// stand still, and libraries store each needless copy; on a path with loss it doubles later. Each probe of a peer that may not exist waits twice as long as the one before.
+// Near the wrap, where libraries do not acknowledge repeats, the pause is the longest at once.
+func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
+	most := cfg.ReliableResend
+	switch {
+	case o.kind == SentProbe && w.unsure(cfg):
+		return o.last.add(max(most, o.last.sub(o.first)))
+	case w.nearWrap(cfg.Profile):
+		return o.last.add(most)
+	case o.overtook >= overtakersMin:
+		return o.last.add(r.trip.usual(most))
 	}
-	return o.last.add(pause)
+	return o.last.add(min(r.trip.longest(most)<<min(int(o.sends-1)/r.copies, 8), most))
+}
+
+// beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the
+// oldest one. Then repeats are useless.
+func (w *sendWindow) beyond(i int) bool { return i >= sendWindowSize && w.limit == 0 }
+
+// overtaken notes that a command was acknowledged that was sent once. Those that were sent at the same
+// time, or before, were overtaken or lost.
+func (w *sendWindow) overtaken(by *outgoing) {
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked && o.sends > 0 && o.last <= by.first {
+			o.overtook = min(o.overtook+1, overtakersMin)
+		}
+	}
 }
 
 // nextTimeout returns when a command must be repeated or given up.
-func (w *sendWindow) nextTimeout(cfg *Config) instant {
+func (w *sendWindow) nextTimeout(cfg *Config, r pace) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			at = min(at, w.resendAt(cfg, o), o.first.add(cfg.ReliableTimeout))
+			if at = min(at, o.first.add(cfg.ReliableTimeout)); !w.beyond(i) {
+				at = min(at, w.resendAt(cfg, r, o))
+			}
 		}
 	}
 	if w.limit < sendWindowMax && w.nearWrap(cfg.Profile) && w.flight[0].sends > 0 {

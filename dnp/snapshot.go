@@ -2,6 +2,7 @@ package dnp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -155,7 +156,7 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 			w.message(&s.queue[i])
 		}
 		w.int(s.partAt)
-		w.message(&s.part)
+		w.message(cmp.Or(s.part, &outgoing{}))
 	}
 	w.int(len(s.offers))
 	for _, slot := range s.offers {
@@ -402,7 +403,9 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 		w.enqueue(r.message())
 	}
 	w.partAt = int(r.Uvarint(1 << 31))
-	w.part = r.message()
+	if part := r.message(); w.partAt > 0 {
+		w.part = &part
+	}
 	for range r.count() {
 		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued && !slices.Contains(w.offers, uint16(slot)) {
 			w.offers = append(w.offers, uint16(slot))

@@ -66,7 +66,7 @@ func TestSendWindowModel(t *testing.T) {
 		cfg := quiet()
 		cfg.Profile, cfg.ReliableTimeout = profile, time.Hour
 		s := serve(t, cfg)
-		m := sendModel{t: t, s: s, first: make(map[uint64]time.Time), open: make(map[uint64]bool)}
+		m := sendModel{t: t, s: s, open: make(map[uint64]*sentOnce)}
 		total := 2*profile.Modulus() + 100
 		for m.base < total {
 			for m.queued < m.base+30 {
@@ -90,8 +90,15 @@ type sendModel struct {
 	s            *connTest
 	base, queued uint64               // oldest unacknowledged, next message
 	sentTo       uint64               // numbers below were sent
-	first        map[uint64]time.Time // last sending
-	open         map[uint64]bool      // sent and not acknowledged
+	open         map[uint64]*sentOnce // sent and not acknowledged
+}
+
+// A sentOnce is what the twin knows of a command.
+type sentOnce struct {
+	last     time.Time // of its sendings
+	again    bool      // it was sent more than once
+	past     bool      // it was sent past the window of the peer
+	overtook int       // commands sent once, not before the last sending, that were acknowledged since
 }
 
 func (m *sendModel) Datagram(size int) []byte { return make([]byte, 0, size) }
@@ -100,9 +107,14 @@ func (m *sendModel) Send(_ addrPort, b []byte) {
 	n := binary.LittleEndian.Uint64(b[3:])
 	profile := m.s.e.cfg.Profile
 	window := uint64(sendWindowSize)
-	if uint64(profile.Seq(m.base)) >= profile.Modulus()-edgeDistance {
+	oldest := m.open[m.base]
+	switch {
+	case uint64(profile.Seq(m.base)) >= profile.Modulus()-edgeDistance:
 		window = sendWindowMax // after a long wait near the wrap the window widens
+	case oldest != nil && oldest.again: // it most likely arrives now
+		window = sendWindowPast
 	}
+	now, sent := m.s.now, m.open[n]
 	want := wire.ReliableMessage{Seq: profile.Seq(n), Data: b[3:]}.Append(nil)
 	switch {
 	case !bytes.Equal(b, want):
@@ -111,23 +123,34 @@ func (m *sendModel) Send(_ addrPort, b []byte) {
 		m.t.Fatalf("message %d was sent while %d is the oldest and %d the next", n, m.base, m.sentTo)
 	case n == m.sentTo:
 		m.sentTo++
-		m.open[n] = true
-	case !m.open[n] || m.s.now.Sub(m.first[n]) < 500*time.Millisecond:
-		m.t.Fatalf("message %d was repeated, open %v, after %v", n, m.open[n], m.s.now.Sub(m.first[n]))
+		m.open[n] = &sentOnce{last: now, past: n >= m.base+sendWindowSize}
+	case sent == nil:
+		m.t.Fatalf("message %d was repeated, which was acknowledged", n)
+	case n == m.base && sent.last.Equal(now): // a second copy of the repeat for which the others wait
+	case sent.overtook < 2 && !sent.past && now.Sub(sent.last) < resendLeast, n >= m.base+sendWindowSize && window == sendWindowPast:
+		m.t.Fatalf("message %d was repeated after %v, %+v, while %d is the oldest", n, now.Sub(sent.last), *sent, m.base)
+	default:
+		*sent = sentOnce{last: now, again: true, past: sent.past}
 	}
-	m.first[n] = m.s.now
 }
 
 func (m *sendModel) ack(n uint64) {
 	before := m.s.e.stats.Drops[DropUnknownAck]
 	p := wire.ReliableAck{Seq: m.s.e.cfg.Profile.Seq(n)}.Append(nil)
 	m.s.e.Receive(m.s.now, peerAddr, p, m)
-	if known := m.s.e.stats.Drops[DropUnknownAck] == before; known != m.open[n] {
-		m.t.Fatalf("acknowledgement of %d: known %v, in flight %v", n, known, m.open[n])
+	acked := m.open[n]
+	if known := m.s.e.stats.Drops[DropUnknownAck] == before; known != (acked != nil) {
+		m.t.Fatalf("acknowledgement of %d: known %v, in flight %v", n, known, acked)
 	}
 	delete(m.open, n)
-	delete(m.first, n)
-	for m.base < m.sentTo && !m.open[m.base] {
+	if acked != nil && !acked.again {
+		for _, o := range m.open {
+			if !o.last.After(acked.last) {
+				o.overtook++
+			}
+		}
+	}
+	for m.base < m.sentTo && m.open[m.base] == nil {
 		m.base++
 	}
 }

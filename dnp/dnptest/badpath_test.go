@@ -1,0 +1,129 @@
+package dnptest_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/simnet"
+)
+
+// A talk is a session on a path with loss in which both sides send reliable messages
+// at a steady pace. Clients give a message up that has no acknowledgement for 3 s.
+type talk struct {
+	behaviour dnptest.Behaviour
+	loss      float64 // each way
+	pause     time.Duration
+}
+
+// play plays the session with this seed until the client gives up, for longest at most.
+func (k talk) play(t testing.TB, seed uint64, longest time.Duration) (lasted time.Duration, interrupted bool) {
+	w := newWorld(t, seed, simnet.Path{Delay: 20 * time.Millisecond}, configFor(k.behaviour))
+	p := w.addPlayer(k.behaviour)
+	p.toServer, p.toClient = counter{limit: 1 << 30}, counter{limit: 1 << 30}
+	p.give, p.want = p.toServer, p.toClient
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	w.net.Run(2 * time.Second)
+	r := p.remote()
+	if r == nil {
+		t.Fatalf("%s is not connected", k.behaviour.Name)
+	}
+	w.net.SetPath(simnet.Path{Loss: k.loss, Delay: 15 * time.Millisecond, Jitter: 10 * time.Millisecond, Duplicate: 0.05})
+	start := w.net.Elapsed()
+	w.net.Every(k.pause, func() bool {
+		if p.ended() {
+			return false
+		}
+		if p.Queued() == 0 || !k.behaviour.DropsTail {
+			if err := p.Send(w.net.Now(), p.give.message()); err != nil {
+				t.Fatal(err)
+			}
+			w.net.Wake(p.addr)
+		}
+		if err := r.conn.Send(r.give.message(), 0); err != nil {
+			t.Fatal(err)
+		}
+		w.net.Wake(serverAddr)
+		return true
+	})
+	interrupted = w.net.RunUntil(longest, p.ended)
+	if p.wrong != "" {
+		t.Fatal(p.wrong)
+	}
+	return w.net.Elapsed() - start, interrupted
+}
+
+// Sessions of TestBadPath and TestManyLinks. With few of them they take seconds; make bad-paths
+// plays those of RESULTS.md.
+var talks = flag.Int("talks", 4, "sessions of each kind in TestBadPath, and seeds of TestManyLinks")
+
+// TestBadPath wants sessions to last half as long at least as the loss of commands
+// allows: a client sends a message six times before it gives up, so loss⁶ of all messages
+// end their session, however well acknowledgements arrive. At 10 % loss that is none.
+func TestBadPath(t *testing.T) {
+	const pause, longest = 200 * time.Millisecond, 10 * time.Minute
+	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
+		for _, loss := range []float64{0.1, 0.2, 0.3} {
+			if loss < 0.3 && *talks < 20 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/loss=%v", b.Name, loss), func(t *testing.T) {
+				var total time.Duration
+				ended := 0
+				for s := range *talks {
+					d, interrupted := talk{b, loss, pause}.play(t, *seed+uint64(s), longest)
+					total += d
+					if interrupted {
+						ended++
+					}
+				}
+				allowed := pause.Seconds() / math.Pow(loss, 6)
+				t.Logf("%d of %d sessions were interrupted, one per %.0f s; the loss of commands allows one per %.0f s", ended, *talks, total.Seconds()/float64(ended), allowed)
+				if most := int(2*total.Seconds()/allowed) + 1; ended > most {
+					t.Errorf("%d interruptions in %v, want %d at most", ended, total.Round(time.Second), most)
+				}
+			})
+		}
+	}
+}
+
+// TestManyLinks wants links to stand soon on a path with loss, with a round trip of 20 ms.
+func TestManyLinks(t *testing.T) {
+	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
+		for s := range uint64(*talks) {
+			clean := manyLinks(t, b, *seed+s, 1000, 0)
+			few := manyLinks(t, b, *seed+s, 1000, 0.05)
+			lossy := manyLinks(t, b, *seed+s, 300, 0.3)
+			t.Logf("%s: 1,000 links %.2f s, at 5 %% loss %.2f s (%.2f times), 300 at 30 %% %.2f s", b.Name, clean.Seconds(), few.Seconds(), few.Seconds()/clean.Seconds(), lossy.Seconds())
+			if few > clean*12/10 || lossy > 6*time.Second {
+				t.Errorf("%s, seed %d: want 1.2 times and 6 s at most", b.Name, *seed+s)
+			}
+		}
+	}
+}
+
+// manyLinks returns how long it takes until n links stand.
+func manyLinks(t *testing.T, b dnptest.Behaviour, seed uint64, n int, loss float64) time.Duration {
+	w := newWorld(t, seed, simnet.Path{Delay: 10 * time.Millisecond}, dnp.Config{})
+	p := w.addPlayer(b)
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	w.net.Run(2 * time.Second)
+	w.net.SetPath(simnet.Path{Delay: 10 * time.Millisecond, Loss: loss})
+	start := w.net.Elapsed()
+	for i := range n {
+		if err := p.remote().conn.Link(w.server.addSource(fmt.Sprint(i)), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.net.Wake(serverAddr)
+	if !w.net.RunUntil(time.Minute, func() bool { return len(p.Links()) == n }) {
+		t.Fatalf("%s: %d of %d links stand after a minute", b.Name, len(p.Links()), n)
+	}
+	return w.net.Elapsed() - start
+}

@@ -1,0 +1,169 @@
+package dnp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRoundTrip(t *testing.T) {
+	const most = 500 * time.Millisecond
+	var r roundTrip
+	if r.usual(most) != most || r.longest(most) != most {
+		t.Errorf("without a sample %v and %v, want the most", r.usual(most), r.longest(most))
+	}
+	r.sample(80 * time.Millisecond)
+	if r.usual(most) != 120*time.Millisecond || r.longest(most) != 240*time.Millisecond {
+		t.Errorf("after the first sample %v and %v, want 80 ms and 40 ms of deviation, once and four times", r.usual(most), r.longest(most))
+	}
+	for range 100 {
+		r.sample(20 * time.Millisecond)
+	}
+	if r.usual(most) != 25*time.Millisecond || r.longest(most) != resendLeast {
+		t.Errorf("steady, %v and %v, want the round trip and a quarter, and %v for the frame of an application", r.usual(most), r.longest(most), resendLeast)
+	}
+	r.sample(10 * time.Second)
+	if r.usual(most) != most || r.longest(most) != most {
+		t.Errorf("after a long one %v and %v, want the most", r.usual(most), r.longest(most))
+	}
+	r.sample(-time.Second)
+}
+
+// trips returns a test with a server that knows a round trip of 40 ms.
+func trips(t *testing.T) *connTest {
+	t.Helper()
+	s := serve(t, quiet())
+	for n := range 30 {
+		s.c.Send([]byte("m"), 0)
+		s.pump()
+		s.wait(40 * time.Millisecond)
+		s.recv(fmt.Sprintf("06 %02x00 00", n))
+	}
+	s.sent = nil
+	return s
+}
+
+func (s *connTest) send(messages ...string) {
+	s.Helper()
+	for _, m := range messages {
+		if err := s.c.Send([]byte(m), 0); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.pump()
+}
+
+func TestRepeatAfterRoundTrip(t *testing.T) {
+	s := trips(t)
+	s.send("a")
+	s.want("it is sent", "04 1e00 61")
+	s.wait(59 * time.Millisecond)
+	s.want("an acknowledgement may take 60 ms, whatever the path")
+	s.wait(time.Millisecond)
+	s.want("it is overdue", "04 1e00 61")
+	s.wait(119 * time.Millisecond)
+	s.want("the peer may stand still, so the pause doubles")
+	s.wait(time.Millisecond)
+	s.want("and ends", "04 1e00 61")
+	mean := s.c.trip
+	s.recv("06 1e00 00")
+	if s.c.trip != mean {
+		t.Errorf("the acknowledgement of a repeated command changes the round trip from %v to %v: it may be that of any copy", mean, s.c.trip)
+	}
+	s.send("b")
+	s.wait(time.Second)
+	s.sent = nil
+	s.wait(8 * time.Second)
+	if n := len(s.sent); n != 16 {
+		t.Errorf("%d repeats in 8 s of silence, want one in half a second", n)
+	}
+}
+
+func TestOvertaken(t *testing.T) {
+	s := trips(t)
+	s.send("a", "b", "c", "d")
+	s.want("they are sent", "04 1e00 61", "04 1f00 62", "04 2000 63", "04 2100 64")
+	s.wait(50 * time.Millisecond)
+	s.recv("06 1f00 00")
+	s.want("one command may overtake others")
+	s.recv("06 2000 00")
+	s.wait(5 * time.Millisecond)
+	s.want("not two", "04 1e00 61", "04 2100 64")
+	s.recv("06 2000 00")
+	s.want("it counts once")
+}
+
+// TestOvertakenSoon: where the network changes the order of datagrams, overtaken commands have
+// as long as others.
+func TestOvertakenSoon(t *testing.T) {
+	s := trips(t)
+	s.send("a", "b", "c")
+	s.sent = nil
+	s.wait(20 * time.Millisecond)
+	s.recv("06 1f00 00", "06 2000 00")
+	s.want("a round trip is not over")
+	s.wait(23 * time.Millisecond)
+	s.want("nor is a quarter of it")
+	s.wait(2 * time.Millisecond)
+	s.want("now it is", "04 1e00 61")
+}
+
+// TestWindowPast: a peer moves its window when a command arrives, not when we hear of it.
+func TestWindowPast(t *testing.T) {
+	s := trips(t)
+	s.send(strings.Split(strings.Repeat("m", 20), "")...)
+	if len(s.sent) != sendWindowSize {
+		t.Fatalf("%d commands are in flight, want %d", len(s.sent), sendWindowSize)
+	}
+	s.sent = nil
+	s.wait(40 * time.Millisecond)
+	for n := range 9 {
+		s.recv(fmt.Sprintf("06 %02x00 00", n+0x1f))
+	}
+	s.want("number 30 or its acknowledgement may be late")
+	past := []string{"04 2800 6d", "04 2900 6d", "04 2a00 6d", "04 2b00 6d", "04 2c00 6d", "04 2d00 6d", "04 2e00 6d", "04 2f00 6d", "04 3000 6d", "04 3100 6d"}
+	s.wait(10 * time.Millisecond)
+	s.want("it is overdue; if the repeat arrives, the window of the peer moves by ten", append([]string{"04 1e00 6d"}, past...)...)
+	s.wait(120 * time.Millisecond)
+	s.want("as long as the peer may lack number 30, repeats of the others are useless", "04 1e00 6d")
+	s.recv("06 1e00 00")
+	s.want("it came with the second repeat, so the peer dropped the others; the oldest goes twice", append(past[:1:1], past...)...)
+}
+
+// TestSparesAreNoGuesses: a peer acknowledges each copy of a command. That is no sign of a stranger.
+func TestSparesAreNoGuesses(t *testing.T) {
+	s := trips(t)
+	for n := range 20 {
+		s.send("m")
+		s.wait(61 * time.Millisecond)
+		s.recv(fmt.Sprintf("06 %02x00 00", n+30), fmt.Sprintf("06 %02x00 00", n+30))
+	}
+	if s.c.life.wrongAcks > 0 {
+		t.Errorf("%d acknowledgements count as guesses, but each was of a copy", s.c.life.wrongAcks)
+	}
+	for range sparesMax + vagueAcks {
+		s.recv("06 2000 00")
+	}
+	if !s.c.life.vague() {
+		t.Error("further ones do not count as guesses")
+	}
+}
+
+func TestOffersByPriority(t *testing.T) {
+	s := serve(t, quiet())
+	for i, priority := range []uint8{1, 1, 8, 3, 8} {
+		src := s.e.NewSource(SourceConfig{State: newState(s, "uint8"), Message: []byte{'a' + byte(i)}, Priority: priority})
+		if err := s.c.Link(src, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pump()
+	var order string
+	for _, d := range s.sent {
+		order += string(unhex(d[16:18]))
+	}
+	if order != "cedab" {
+		t.Errorf("offered in the order %q, want cedab: the highest priority first, and then the order of Link", order)
+	}
+}
