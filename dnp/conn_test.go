@@ -156,13 +156,20 @@ func TestLongMessages(t *testing.T) {
 	s.events("and nothing else")
 	src := s.source("uint8")
 	s.c.Link(src, true)
-	s.c.Send(make([]byte, 500), 9)
+	s.c.Send(make([]byte, 1357), 0)
+	s.pump()
+	if len(s.sent) != 2 || len(s.sent[1]) != 2*1360 {
+		t.Fatal("so do they afterwards: Java acknowledges a probe, too")
+	}
+	s.recv("06 0100 00", "06 0200 00")
+	s.sent = nil
+	s.c.Send(make([]byte, 1358), 9)
 	s.c.Send([]byte("z"), 0)
 	s.pump()
 	zeros := strings.Repeat("00", 246)
-	s.want("parts have consecutive numbers; the offer and the next message do not get between",
-		"05 0100 0080 01 0100 4d 0100 01 00", "0a 0200 01"+zeros, "0a 0300 00"+zeros, "0a 0400 02"+zeros[:16], "04 0500 7a")
-	s.events("the last part ends the message", "sent 9 number=4")
+	s.want("parts have consecutive numbers; the next message does not get between",
+		"0a 0300 01"+zeros, "0a 0400 00"+zeros, "0a 0500 00"+zeros, "0a 0600 00"+zeros, "0a 0700 00"+zeros, "0a 0800 02"+zeros[:256], "04 0900 7a")
+	s.events("the last part ends the message", "sent 9 number=8")
 	s.recv("0a 0100 01 6162", "04 0200 78", "0a 0300 00 63", "0a 0400 02 64")
 	s.events("other commands between parts are tolerated", "message 2 x", "message 4 abcd")
 }

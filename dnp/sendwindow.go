@@ -251,15 +251,12 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	return w.nextPart(cfg)
 }
 
-// partless returns the size in bytes of the longest message that goes as one command 4.
-// Java cannot receive command 10, so a peer that is not known to understand it is
-// spared command 10 where the libraries would spare it.
+// partless returns the size in bytes of the longest message that goes as one command 4. Java
+// acknowledges a probe and cannot receive any other command 10 (dnp/PROTOCOL.md, Long messages), so
+// no message is split that libraries would not split.
 func (w *sendWindow) partless(cfg *Config) int {
-	switch {
-	case !cfg.Profile.Long():
+	if !cfg.Profile.Long() {
 		return specMessageLimit
-	case w.peerLong:
-		return cfg.DatagramMax - 3
 	}
 	return max(partlessMax, cfg.DatagramMax-3)
 }

@@ -81,10 +81,11 @@ type counter struct {
 	next  int
 	limit int
 	long  bool
+	more  int // bytes that each message has besides its number
 }
 
 func (c *counter) message() []byte {
-	p := binary.LittleEndian.AppendUint32(nil, uint32(c.next))
+	p := append(binary.LittleEndian.AppendUint32(nil, uint32(c.next)), make([]byte, c.more)...)
 	if c.long && c.next%50 == 7 {
 		p = append(p, make([]byte, 3000)...)
 	}
@@ -97,7 +98,7 @@ func (c *counter) take(p []byte) error {
 	if len(p) < 4 {
 		return fmt.Errorf("message of %d bytes", len(p))
 	}
-	n, size := int(binary.LittleEndian.Uint32(p)), 4
+	n, size := int(binary.LittleEndian.Uint32(p)), 4+c.more
 	if c.long && n%50 == 7 {
 		size += 3000
 	}

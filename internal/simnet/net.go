@@ -51,7 +51,8 @@ type Net struct {
 	stats Stats
 
 	path  Path
-	cuts  map[pair]bool // partitions
+	cuts  map[pair]bool          // partitions
+	busy  map[pair]time.Duration // until then the narrow place of a path has datagrams
 	nodes map[netip.AddrPort]*attached
 }
 
@@ -85,6 +86,7 @@ func New(seed uint64) *Net {
 		queue: heap.New((*event).before, func(e *event) *int { return &e.place }),
 		trace: fnv.New64a(),
 		cuts:  map[pair]bool{},
+		busy:  map[pair]time.Duration{},
 		nodes: map[netip.AddrPort]*attached{},
 	}
 }
@@ -144,6 +146,11 @@ func (n *Net) SetPath(p Path) {
 	clear(n.cuts)
 }
 
+// Backlog returns how long a datagram would wait now on the way from one address to another.
+func (n *Net) Backlog(from, to netip.AddrPort) time.Duration {
+	return max(n.busy[pair{from, to}]-n.now, 0)
+}
+
 // Partition cuts both directions between a and b, or heals them.
 func (n *Net) Partition(a, b netip.AddrPort, cut bool) {
 	n.cuts[pair{a, b}] = cut
@@ -154,7 +161,12 @@ func (n *Net) Partition(a, b netip.AddrPort, cut bool) {
 func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 	n.stats.Sent++
 	n.stats.Bytes += len(p)
-	if n.cuts[pair{from, to}] || happens(n.rng, n.path.Loss) {
+	way := pair{from, to}
+	queued, busy, fits := n.path.wait(n.now, n.busy[way], len(p))
+	if n.path.Rate > 0 {
+		n.busy[way] = busy
+	}
+	if n.cuts[way] || !fits || happens(n.rng, n.path.Loss) {
 		n.stats.Lost++
 		n.note('x', from, to, p)
 		if n.Lost != nil {
@@ -170,7 +182,7 @@ func (n *Net) Send(from, to netip.AddrPort, p []byte) {
 	for range copies {
 		q := append([]byte(nil), p...)
 		n.path.damage(n.rng, q)
-		n.Schedule(n.path.delay(n.rng), func() { n.deliver(from, to, q) })
+		n.Schedule(queued+n.path.delay(n.rng), func() { n.deliver(from, to, q) })
 	}
 }
 

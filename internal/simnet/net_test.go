@@ -240,3 +240,22 @@ func TestQueueModel(t *testing.T) {
 		}
 	}
 }
+
+func TestBottleneck(t *testing.T) {
+	n, p := New(1), &probe{}
+	n.Attach(b, p)
+	n.SetPath(Path{Delay: 5 * time.Millisecond, Rate: 10_000, Queue: 20 * time.Millisecond})
+	for range 5 {
+		n.Send(a, b, make([]byte, 100-headers)) // 10 ms each
+	}
+	if d := n.Backlog(a, b); d != 30*time.Millisecond {
+		t.Errorf("the queue takes %v, want 30 ms: two wait, and the fourth would wait for longer than 20 ms", d)
+	}
+	n.Run(time.Second)
+	if want := fmt.Sprint([]time.Duration{15 * time.Millisecond, 25 * time.Millisecond, 35 * time.Millisecond}); fmt.Sprint(p.at) != want || n.Stats().Lost != 2 {
+		t.Errorf("arrived at %v, %d lost, want %s and 2", p.at, n.Stats().Lost, want)
+	}
+	if d := n.Backlog(b, a); d != 0 {
+		t.Errorf("the other way has a backlog of %v", d)
+	}
+}

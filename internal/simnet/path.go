@@ -16,7 +16,16 @@ type Path struct {
 	ReorderBy time.Duration
 	Duplicate float64 // probability of a second copy, which has its own delay
 	Corrupt   float64 // probability of one flipped bit
+
+	// Rate is how many bytes a second get from one address to another, with 28 bytes of headers
+	// for each datagram; 0 is no limit. Datagrams wait for each other for Queue at most.
+	// Those that would have to wait for longer are lost.
+	Rate  int
+	Queue time.Duration
 }
+
+// headers is the size of the IPv4 and UDP headers of a datagram.
+const headers = 28
 
 // validate panics on an impossible path, because that is a mistake in a test.
 func (p Path) validate() {
@@ -25,8 +34,8 @@ func (p Path) validate() {
 			panic(fmt.Sprintf("simnet: %v is not a probability in %+v", f, p))
 		}
 	}
-	if p.Delay < 0 || p.Jitter < 0 || p.ReorderBy < 0 {
-		panic(fmt.Sprintf("simnet: negative delay in %+v", p))
+	if p.Delay < 0 || p.Jitter < 0 || p.ReorderBy < 0 || p.Rate < 0 || p.Queue < 0 {
+		panic(fmt.Sprintf("simnet: negative delay or rate in %+v", p))
 	}
 }
 
@@ -44,6 +53,20 @@ func (p *Path) delay(rng *rand.Rand) time.Duration {
 		d += p.ReorderBy
 	}
 	return d
+}
+
+// wait returns how long a datagram of size bytes takes through the queue of a path whose last datagram
+// leaves it at busy, and that time for the next one. It reports false if the queue is full.
+func (p *Path) wait(now, busy time.Duration, size int) (d, next time.Duration, ok bool) {
+	if p.Rate == 0 {
+		return 0, busy, true
+	}
+	start := max(now, busy)
+	if start-now > p.Queue {
+		return 0, busy, false
+	}
+	next = start + time.Duration(size+headers)*time.Second/time.Duration(p.Rate)
+	return next - now, next, true
 }
 
 // damage flips one bit of b by chance.
