@@ -68,6 +68,12 @@ func (l *lossEstimate) add(again bool) {
 	l.observe(again)
 }
 
+// forgive takes a repeat back that add counted, because it turned out to be needless.
+func (l *lossEstimate) forgive() {
+	l.share = max(0, l.share-1/float32(l.weight))
+	l.seen = max(0, l.seen-1.0/lossMemory)
+}
+
 // observe counts a datagram that was or was not lost. Unlike share, seen has no prior: without
 // loss it is 0.
 func (l *lossEstimate) observe(lost bool) {
@@ -108,6 +114,10 @@ func (l *lossEstimate) copies() int {
 // frame of an application that reads its socket 60 times a second, and one that it drops.
 const resendLeast = 60 * time.Millisecond
 
+// framesMicros is the variation that a round trip has at least: two frames of an application, whose
+// acknowledgements come in steps of a frame.
+const framesMicros = 40_000
+
 // A roundTrip estimates the time from the sending of a reliable command to its
 // acknowledgement, as RFC 6298 does for TCP. Only commands that were sent once count: the
 // acknowledgement of another one may belong to an earlier copy (Karn's algorithm).
@@ -132,6 +142,10 @@ func (r *roundTrip) sample(d time.Duration) {
 	r.mean = max(1, uint32((7*uint64(r.mean)+uint64(now))/8))
 }
 
+// early reports whether an acknowledgement that comes d after a repeat is that of an earlier
+// copy.
+func (r *roundTrip) early(d time.Duration) bool { return 2*d < time.Duration(r.mean)*time.Microsecond }
+
 // usual returns how long an acknowledgement takes that others overtook: the round trip and a quarter of
 // it, as RACK has it for TCP (RFC 8985), or the deviation if that is more. most is the bound, which
 // also stands for a path without samples.
@@ -142,7 +156,7 @@ func (r *roundTrip) usual(most time.Duration) time.Duration {
 // longest returns after which time an acknowledgement is not to be expected any more, within the
 // same bound.
 func (r *roundTrip) longest(most time.Duration) time.Duration {
-	return max(r.after(4*r.deviation, most), min(resendLeast, most))
+	return max(r.after(max(4*r.deviation, framesMicros), most), min(resendLeast, most))
 }
 
 func (r *roundTrip) after(more uint32, most time.Duration) time.Duration {

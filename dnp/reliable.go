@@ -85,6 +85,7 @@ func (c *Conn) fill(now instant, offers int, out Sender) {
 		if !ok {
 			break
 		}
+		o.past = len(c.send.flight) >= sendWindowSize
 		n, sent := c.send.add(o)
 		if o.kind == SentFrozen {
 			c.links.question.numbered(o.link, n)
@@ -131,7 +132,9 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		}
 		if now >= w.resendAt(cfg, r, o) && !w.beyond(i) {
 			c.e.stats.Resends++
-			c.loss.add(true)
+			if !o.past || o.sends > 1 { // otherwise the peer may have dropped it
+				c.loss.add(true)
+			}
 			c.transmit(w.base()+uint64(i), o, now, out)
 			if i == 0 && !w.unsure(cfg) { // the others wait for it
 				copies := r.copies
@@ -212,9 +215,13 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		if o.sends == 1 {
 			c.loss.add(false)
 		}
-		if o.timed {
+		switch {
+		case o.timed:
 			c.trip.sample(now.sub(o.first))
 			w.overtaken(o)
+		case o.sends == 2 && c.trip.early(now.sub(o.last)): // the repeat was needless
+			c.trip.sample(now.sub(o.first))
+			c.loss.forgive()
 		}
 		c.log.agree()
 		w.acknowledged(o)

@@ -55,6 +55,7 @@ type outgoing struct {
 	size     uint32 // SentLink: bytes at its first sending
 	link     wire.LinkID
 	overtook uint8 // later commands, sent after the last sending, that were acknowledged before it
+	past     bool  // it was sent past the window of the peer, which may drop it
 	timed    bool  // it was sent once, so its acknowledgement says how long the round trip takes
 	first    instant
 	last     instant
@@ -106,9 +107,10 @@ func (w *sendWindow) room(p wire.Profile) bool {
 // stuck reports whether the oldest command was sent again. A peer moves its window when a command
 // arrives, not when we hear of it. Most likely the repeat arrives, and then the peer takes commands
 // past the window that follow it, as it does if only the acknowledgement was lost. Otherwise it drops
-// them, and they are sent again when it has the oldest one.
+// them, and they are sent again when it has the oldest one. That is no loss, and no reason to send
+// more past the window: where the path changes the order of datagrams, the peer drops many.
 func (w *sendWindow) stuck() bool {
-	return len(w.flight) > 0 && w.flight[0].sends > 1
+	return len(w.flight) > 0 && w.flight[0].sends > 1 && !w.flight[0].past
 }
 
 // flightBytes returns the bytes of the commands that are not acknowledged.

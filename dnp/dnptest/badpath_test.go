@@ -101,8 +101,8 @@ func TestManyLinks(t *testing.T) {
 			few := manyLinks(t, b, *seed+s, 1000, 0.05)
 			lossy := manyLinks(t, b, *seed+s, 300, 0.3)
 			t.Logf("%s: 1,000 links %.2f s, at 5 %% loss %.2f s (%.2f times), 300 at 30 %% %.2f s", b.Name, clean.Seconds(), few.Seconds(), few.Seconds()/clean.Seconds(), lossy.Seconds())
-			if few > clean*12/10 || lossy > 6*time.Second {
-				t.Errorf("%s, seed %d: want 1.2 times and 6 s at most", b.Name, *seed+s)
+			if few > clean*16/10 || lossy > 6*time.Second {
+				t.Errorf("%s, seed %d: want 1.6 times and 6 s at most", b.Name, *seed+s)
 			}
 		}
 	}
@@ -189,4 +189,23 @@ func crowdedPath(t *testing.T, b dnptest.Behaviour, rate, size int) (*world, *pl
 		return true
 	})
 	return w, p
+}
+
+// TestCalmPath: without loss nothing is sent twice, whatever the frames of the client do to the round trip.
+func TestCalmPath(t *testing.T) {
+	for _, b := range dnptest.Presets() {
+		w := newWorld(t, *seed, simnet.Path{Delay: 20 * time.Millisecond}, configFor(b))
+		for i := range 100 {
+			w.server.addSource(fmt.Sprint(i))
+		}
+		p := w.addPlayer(b)
+		p.messages(300, 300)
+		p.start(2)
+		if !w.net.RunUntil(time.Minute, func() bool { return p.done() && len(p.Links()) >= 100 }) {
+			t.Fatalf("%s: %d links, client %v", b.Name, len(p.Links()), p.Phase())
+		}
+		if s := w.server.e.Stats(); s.Resends+s.AckRepeats > 0 || p.Stats.Repeats > 0 {
+			t.Errorf("%s: %d commands and %d acknowledgements sent again, %d arrived twice, want none", b.Name, s.Resends, s.AckRepeats, p.Stats.Repeats)
+		}
+	}
 }
