@@ -12,10 +12,10 @@ func lossy(s *connTest) {
 	s.Helper()
 	s.recv("04 0000 61")
 	s.wait(20 * time.Millisecond)
-	s.recv("04 0000 61")
-	s.want("a copy that the network made is acknowledged as well", "06 0000 00", "06 0000 00")
+	s.recv("04 0000 61", "04 0000 61")
+	s.want("copies that the network made are acknowledged as well", "06 0000 00", "06 0000 00", "06 0000 00")
 	s.wait(480 * time.Millisecond)
-	s.want("and shows no loss")
+	s.want("and show no loss")
 	s.recv("04 0000 61")
 	s.want("a repeat is acknowledged at once", "06 0000 00")
 }

@@ -76,10 +76,10 @@ type Config struct {
 	// and messages split. Default 1200; 256 to 65,000.
 	DatagramMax int
 
-	// ReliableResend is how long a reliable command waits for its acknowledgement
-	// before it is sent again, ReliableTimeout how long after its first sending
-	// the connection is given up. Defaults 500 ms and 10 s. Libraries store each
-	// needless copy, so less than 500 ms is unwise.
+	// ReliableResend is how long a reliable command waits at most for its acknowledgement
+	// before it is sent again, which the round trip shortens; ReliableTimeout is how long
+	// after its first sending the connection is given up. Defaults 500 ms and 10 s. Libraries
+	// store each needless copy, so less than 500 ms is unwise.
 	ReliableResend, ReliableTimeout time.Duration
 
 	// HoleTimeout is how long we hold reliable commands that arrived before their turn. Then
@@ -103,7 +103,8 @@ type Config struct {
 
 	// BytesPerSecond is the budget of each connection for all datagrams to the peer,
 	// with headers of UDP and IP; a quarter of a second of it is saved for bursts.
-	// When it is used up, LinkUpdates wait, the most urgent the least; see DESIGN.md.
+	// When it is used up, LinkUpdates wait, the most urgent the least, and so do messages; see
+	// DESIGN.md. A thirty-second of it is not used, so that queues on the path drain.
 	// Default 262,144; negative is off.
 	BytesPerSecond int
 

@@ -117,6 +117,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		of.Counter("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.",
 			func(s *Stats) uint64 { return s.Protocol.Inferred }),
 		of.Counter("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
+		of.Counter("ack_repeats", "{acknowledgement}", "Acknowledgements sent again to clients whose path loses datagrams.", func(s *Stats) uint64 { return s.Protocol.AckRepeats }),
 		of.Counter("refreshes", "{state}", "States whose values were sent again because they went quiet.",
 			func(s *Stats) uint64 { return s.Protocol.Refreshes }),
 		of.Counter("batches", "{batch}", "Batches applied, summed over the workers.", func(s *Stats) uint64 { return s.Replicas.Batches }),

@@ -1,0 +1,58 @@
+package dnp
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "run a test over every deliberate fault (some minutes)")
+
+const (
+	windowFile = "dnp/sendwindow.go"
+	recvFile   = "dnp/recvwindow.go"
+	pathFile   = "dnp/path.go"
+	repeatFile = "dnp/reliable.go"
+	models     = "dnp/dnptest"
+)
+
+// pathMutants are faults in the rules for paths with loss and for narrow ones.
+var pathMutants = []mutants.Mutant{
+	{Name: "acks_repeated_without_loss", File: repeatFile, Old: "c.acks.sent(n, c.loss.seen > ackLoss, ", New: "c.acks.sent(n, true, ", Run: "^TestAckRepeats$"},
+	{Name: "acks_not_repeated", File: recvFile, Old: "if lossy {\n", New: "if false {\n", Run: "^TestAckRepeats$"},
+	{Name: "ack_of_nothing_stored", File: repeatFile, Old: "(c.log.muted || !c.recv.mayAcknowledge(n))", New: "c.log.muted", Run: "^TestAckRepeatsLogged$"},
+	{Name: "copies_of_the_network_are_loss", File: recvFile, Old: "a != nil && now.sub(a.first) >= lateRepeat", New: "a != nil", Run: "^TestAckRepeats$"},
+	{Name: "acks_repeated_for_ever", File: recvFile, Old: "\tr.list = slices.DeleteFunc(r.list, func(a sentAck) bool { return a.n+peerWindow <= newest })\n", New: "", Run: "^TestAckRepeatsStop$"},
+	{Name: "old_acks_are_remembered", File: recvFile, Old: "if n+peerWindow <= newest {\n\t\treturn", New: "if n+peerWindow <= newest {\n\t\tr.list = append(r.list, sentAck{n: n})\n\t\treturn", Run: "^TestAckRepeatsStop$"},
+	{Name: "each_copy_has_acks_repeated", File: recvFile, Old: "case a.nextTimeout() != never:\n\t\treturn", New: "case false:\n\t\treturn", Run: "^TestAckRepeatsBounded$"},
+	{Name: "acks_repeated_over_budget", File: recvFile, Old: "if !p.budget.overdrawn(now) {", New: "if true {", Run: "^TestAckRepeatsBounded$"},
+	{Name: "repeated_command_is_timed", File: repeatFile, Old: "o.timed, o.overtook = now, first, 0", New: "o.timed, o.overtook = now, true, 0", Run: "^TestRepeatAfterRoundTrip$"},
+	{Name: "no_back_off", File: windowFile, Old: "<<min(int(o.sends-1)/r.copies, 8)", New: "", Run: "^TestRepeatAfterRoundTrip$"},
+	{Name: "copies_to_the_silent", File: pathFile, Old: "if now.sub(heard) < p.core.cfg.ReliableResend {", New: "if true {", Run: "^TestRepeatAfterRoundTrip$"},
+	{Name: "no_frames", File: pathFile, Old: "framesMicros = 40_000", New: "framesMicros = 0", Package: models, Run: "^TestCalmPath$"},
+	{Name: "one_overtakes", File: windowFile, Old: "overtakersMin  = 2", New: "overtakersMin  = 1", Run: "^TestOvertaken"},
+	{Name: "overtaken_is_lost_at_once", File: pathFile, Old: "max(r.deviation, r.mean/4)", New: "0", Run: "^TestOvertaken"},
+	{Name: "repeated_overtakes", File: repeatFile, Old: "\t\t\tc.trip.sample(now.sub(o.first))\n\t\t\tw.overtaken(o)\n", New: "\t\t\tc.trip.sample(now.sub(o.first))\n", Run: "^TestOvertaken"},
+	{Name: "needless_repeat_is_loss", File: repeatFile, Old: "\t\t\tc.loss.forgive()\n", New: "", Run: "^TestNeedlessRepeat$"},
+	{Name: "window_does_not_move_on", File: windowFile, Old: "sendWindowPast = 2 * sendWindowSize", New: "sendWindowPast = sendWindowSize", Run: "^TestWindowPast$"},
+	{Name: "useless_repeats", File: windowFile, Old: "return i >= sendWindowSize && w.limit == 0", New: "return false", Run: "^TestWindowPast$"},
+	{Name: "dropped_past_window_waits", File: windowFile, Old: "\t\t\to.overtook = overtakersMin\n", New: "\t\t\to.overtook = 0\n", Run: "^TestWindowPast$"},
+	{Name: "past_window_again_and_again", File: windowFile, Old: " && !w.flight[0].past", New: "", Run: "^TestWindowPast$"},
+	{Name: "oldest_goes_once", File: repeatFile, Old: "copies := r.copies\n", New: "copies := 1\n", Package: models, Run: "^TestManyLinks$"},
+	{Name: "second_ack_is_a_guess", File: repeatFile, Old: "if !ok || !w.spare(n) {", New: "if true {", Run: "^TestSparesAreNoGuesses$"},
+	{Name: "guesses_are_second_acks", File: windowFile, Old: "\tw.spares--\n", New: "", Run: "^TestSparesAreNoGuesses$"},
+	{Name: "offers_in_any_order", File: "dnp/link.go", Old: "return priority(offers[i]) < mine", New: "return false", Run: "^TestOffersByPriority$"},
+	{Name: "messages_over_budget", File: repeatFile, Old: "choice == takeOther && c.send.messageAt", New: "choice == takeOther && false && c.send.messageAt", Package: models, Run: "^TestBottleneck$"},
+	{Name: "queues_stay", File: "dnp/budget.go", Old: "budgetMargin = 1.0 / 32", New: "budgetMargin = 0.0", Package: models, Run: "^TestBottleneck$"},
+	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
+}
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, pathMutants) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{}, pathMutants)
+}
