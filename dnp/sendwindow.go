@@ -347,11 +347,6 @@ func (w *sendWindow) forget(n int, p wire.Profile, now instant) {
 	if n == 0 {
 		return
 	}
-	for i := sendWindowSize; i < len(w.flight); i++ {
-		if o := &w.flight[i]; o.last < w.flight[0].last { // the peer lacked the oldest one, and dropped it
-			o.overtook = overtakersMin
-		}
-	}
 	rest := copy(w.flight, w.flight[n:])
 	clear(w.flight[rest:])
 	w.flight = w.flight[:rest]
