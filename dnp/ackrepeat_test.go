@@ -72,13 +72,16 @@ func TestAckRepeatsStop(t *testing.T) {
 func TestAckRepeatsBounded(t *testing.T) {
 	s := serve(t, quiet())
 	lossy(s)
-	for range 20 {
-		s.wait(9 * time.Millisecond)
+	for range 10 {
+		s.wait(10 * time.Millisecond)
 		s.recv("04 0000 61")
 	}
-	s.wait(200 * time.Millisecond)
+	if n := s.e.stats.AckRepeats; n != 2 {
+		t.Errorf("acknowledgements were repeated %d times in 100 ms, want 2: copies do not begin the series anew", n)
+	}
+	s.wait(100 * time.Millisecond)
 	if n := s.e.stats.AckRepeats; n != 3 {
-		t.Errorf("acknowledgements were repeated %d times, want one series", n)
+		t.Errorf("acknowledgements were repeated %d times in 200 ms, want 3", n)
 	}
 	s.sent = nil
 	s.recv("04 0100 62")
