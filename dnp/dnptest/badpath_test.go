@@ -25,8 +25,8 @@ type talk struct {
 func (k talk) play(t testing.TB, seed uint64, longest time.Duration) (lasted time.Duration, interrupted bool) {
 	w := newWorld(t, seed, simnet.Path{Delay: 20 * time.Millisecond}, configFor(k.behaviour))
 	p := w.addPlayer(k.behaviour)
-	p.toServer, p.toClient = counter{limit: 1 << 30}, counter{limit: 1 << 30}
-	p.give, p.want = p.toServer, p.toClient
+	p.toServer = counter{limit: 1 << 30}
+	p.give, p.want = p.toServer, p.toServer // the server sends at the same pace, below
 	p.Connect(w.net.Now())
 	w.net.Wake(p.addr)
 	w.net.Run(2 * time.Second)
@@ -59,8 +59,7 @@ func (k talk) play(t testing.TB, seed uint64, longest time.Duration) (lasted tim
 	return w.net.Elapsed() - start, interrupted
 }
 
-// Sessions of TestBadPath and TestManyLinks. With few of them they take seconds; make bad-paths
-// plays those of RESULTS.md.
+// Sessions of TestBadPath and TestManyLinks. With few of them they take seconds.
 var talks = flag.Int("talks", 4, "sessions of each kind in TestBadPath, and seeds of TestManyLinks")
 
 // TestBadPath wants sessions to last half as long at least as the loss of commands
