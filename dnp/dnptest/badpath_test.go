@@ -84,7 +84,7 @@ func TestBadPath(t *testing.T) {
 				}
 				allowed := pause.Seconds() / math.Pow(loss, 6)
 				t.Logf("%d of %d sessions were interrupted, one per %.0f s; the loss of commands allows one per %.0f s", ended, *talks, total.Seconds()/float64(ended), allowed)
-				if most := int(2*total.Seconds()/allowed) + 1; ended > most {
+				if most := int(2*total.Seconds()/allowed) + 3; ended > most { // three are chance in few sessions
 					t.Errorf("%d interruptions in %v, want %d at most", ended, total.Round(time.Second), most)
 				}
 			})
