@@ -90,7 +90,7 @@ func TestAckRepeatsBounded(t *testing.T) {
 	s.want("the repeat after 30 ms is left out, because something is owed", "06 0100 00", "06 0100 00", "06 0100 00")
 }
 
-// TestAckRepeatsLogged: what is not stored is not acknowledged, and so not again.
+// TestAckRepeatsLogged: a logged connection repeats the acknowledgements of stored commands only.
 func TestAckRepeatsLogged(t *testing.T) {
 	s := logged(t)
 	s.recv("04 0000 61")

@@ -211,11 +211,11 @@ func (w *recvWindow) restore(e early, logged bool) bool {
 	return true
 }
 
-// A library gives up a command for which it has no acknowledgement for 3 s, in which it sends
-// it six times. At 30 % loss each way 0.51⁶ of its commands fail, 1.8 %, although only 0.3⁶
-// get lost. So on a path with loss each acknowledgement is repeated, after times that are short
-// against the library's pause of half a second, and of which no two fall into one short gap of the
-// path. Four lost acknowledgements in a row are as unlikely as four lost commands.
+// ackSteps are the times after which an acknowledgement is sent again on a path with loss. A
+// library sends a command six times in 3 s and then gives up. Each attempt needs its
+// acknowledgement back: at 30 % loss each way 0.51⁶ of the commands fail, 1.8 %, although only
+// 0.3⁶ get lost. The repeats end before the library's next attempt, and are far enough from each
+// other that one short gap of the path does not take all.
 var ackSteps = [...]time.Duration{30 * time.Millisecond, 90 * time.Millisecond, 200 * time.Millisecond}
 
 const (
@@ -238,7 +238,7 @@ type ackRepeats struct{ list []sentAck }
 // A sentAck is an acknowledgement that was sent.
 type sentAck struct {
 	n     uint64
-	first instant // when the peer's latest copy of the command was acknowledged
+	first instant // when it was sent, without the repeats; the peer may send the command again
 	step  uint8   // of ackSteps, the next one
 }
 

@@ -37,12 +37,11 @@ func (c *Conn) choose(now instant) choice {
 	if !c.send.waiting() {
 		return takeNothing
 	}
-	switch choice := c.send.choose(c.e.cfg.Profile, c.offerAt(now) <= now, c.e.offers.mayOffer(now)); {
-	case choice == takeOther && c.send.messageAt(&c.budget, now) > now:
+	choice := c.send.choose(c.e.cfg.Profile, c.offerAt(now) <= now, c.e.offers.mayOffer(now))
+	if choice == takeOther && c.send.messageAt(&c.budget, now) > now {
 		return takeNothing
-	default:
-		return choice
 	}
+	return choice
 }
 
 // offerAt returns when the budget allows an offer: at once, unless values wait for the
@@ -259,7 +258,7 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 		return
 	}
 	switch {
-	case a == arrivalRepeat && c.acks == nil && !c.client: // maybe the network made it
+	case a == arrivalRepeat && c.acks == nil && !c.client: // from now on it is known when commands were acknowledged
 		c.acks = &ackRepeats{}
 	case a == arrivalRepeat && c.acks.late(n, now):
 		c.loss.observe(true)

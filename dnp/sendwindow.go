@@ -13,8 +13,8 @@ const (
 	flightBytesMax = 64 << 10           // of them, before the last one: a snapshot contains them
 	hastyResend    = 100 * time.Millisecond
 	overtakersMin  = 2    // that show the loss of a command: one may have been overtaken by chance
-	sparesMax      = 16   // acknowledgements that come twice
-	sparesBehind   = 32   // numbers behind the oldest in flight for which they come
+	sparesMax      = 16   // second acknowledgements that are expected
+	sparesBehind   = 32   // how far behind the oldest command in flight their numbers may be
 	longPartSlack  = 10   // a part leaves this much of DatagramMax free: 1,190 of 1,200
 	partlessMax    = 1357 // libraries send as much in one command 4
 )
@@ -54,7 +54,7 @@ type outgoing struct {
 	slot     uint16 // SentLink
 	size     uint32 // SentLink: bytes at its first sending
 	link     wire.LinkID
-	overtook uint8 // later commands, sent after the last sending, that were acknowledged before it
+	overtook uint8 // commands not sent before its last sending, and once, that were acknowledged since
 	past     bool  // it was sent past the window of the peer, which may drop it
 	timed    bool  // it was sent once, so its acknowledgement says how long the round trip takes
 	first    instant
@@ -85,7 +85,7 @@ type sendWindow struct {
 	offered  bool       // the last command that was chosen between messages and offers was an offer
 	peerLong bool       // the peer understands command 10
 	limit    uint8      // of len(flight), near the wrap; 0 for sendWindowSize
-	spares   uint8      // acknowledgements to come of commands that were sent more than once
+	spares   uint8      // second acknowledgements that may come, because commands were sent again
 	probes   uint8      // probes to send
 }
 
@@ -364,8 +364,8 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 
 // resendAt returns when a command is to be sent again: when its acknowledgement is overdue, or earlier
 // if two commands overtook it. The pause doubles up to Config.ReliableResend, because the peer may
-// stand still, and libraries store each needless copy; on a path with loss it doubles later. Each probe of a peer that may not exist waits twice as long as the one before.
-// Near the wrap, where libraries do not acknowledge repeats, the pause is the longest at once.
+// stand still, and libraries store each needless copy; on a path with loss it doubles later. Each
+// probe of a peer that may not exist waits twice as long as the one before. Near the wrap, where libraries do not acknowledge repeats, the pause is the longest at once.
 func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 	most := cfg.ReliableResend
 	switch {
@@ -383,8 +383,8 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 // oldest one. Then repeats are useless.
 func (w *sendWindow) beyond(i int) bool { return i >= sendWindowSize && w.limit == 0 }
 
-// overtaken notes that a command was acknowledged that was sent once. Those that were sent at the same
-// time, or before, were overtaken or lost.
+// overtaken notes that a command was acknowledged that was sent once. It overtook those whose last
+// sending was not later, or they got lost.
 func (w *sendWindow) overtaken(by *outgoing) {
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 && o.last <= by.first {
