@@ -193,6 +193,9 @@ func (e *Endpoint) All(yield func(*Conn) bool) {
 	}
 }
 
+// Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged.
+func (e *Endpoint) Undelivered(c *Conn) int { return c.send.undelivered() }
+
 // Conn returns the connection with the peer at this address.
 func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 	c, ok := e.byAddr[addr]

@@ -123,6 +123,19 @@ func (w *sendWindow) flightBytes() (n int) {
 	return n
 }
 
+// undelivered returns the bytes of messages that are not acknowledged, with or without a number.
+func (w *sendWindow) undelivered() (n int) {
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked && (o.kind == SentMessage || o.kind == SentPart) {
+			n += len(o.data)
+		}
+	}
+	if w.part != nil {
+		n += len(w.part.data) - w.partAt
+	}
+	return n + w.bytes
+}
+
 // waiting reports whether a command waits for room.
 func (w *sendWindow) waiting() bool {
 	return w.partAt > 0 || w.urgent() || len(w.queue) > 0 || len(w.offers) > 0

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -28,9 +29,20 @@ type testEdge struct {
 	socket      *udp.Socket
 	endpoint    *dnp.Endpoint
 	tower, door *dnp.Source
+
+	deafTo   int           // it drops reliable commands with numbers from here on; 0 for none
+	lossy    bool          // it drops the first copy of each reliable command
+	seen     int           // reliable commands of which it dropped the first copy
+	received chan<- []byte // if set, gets each message
 }
 
 func startEdge(t testing.TB, profile wire.Profile) netip.AddrPort {
+	t.Helper()
+	return startEdgeAs(t, profile, testEdge{})
+}
+
+// startEdgeAs starts an edge with the behaviour of e.
+func startEdgeAs(t testing.TB, profile wire.Profile, e testEdge) netip.AddrPort {
 	t.Helper()
 	endpoint, err := dnp.New(dnp.Config{Profile: profile, Listen: true, Rand: rand.New(rand.NewPCG(1, 2))})
 	if err != nil {
@@ -40,7 +52,7 @@ func startEdge(t testing.TB, profile wire.Profile) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &testEdge{socket: socket, endpoint: endpoint}
+	e.socket, e.endpoint = socket, endpoint
 	e.tower = e.source(t, "tower", float32Type, wire.TypeString)
 	e.door = e.source(t, "door", uint8Type)
 	var running sync.WaitGroup
@@ -79,12 +91,29 @@ func (e *testEdge) run() {
 		e.socket.SetReadDeadline(due)
 		n, err := e.socket.ReadBatch(batch)
 		for _, d := range batch[:n] {
+			if e.drops(d.Data) {
+				continue
+			}
 			e.handle(e.endpoint.Receive(time.Now(), d.From, d.Data, e.socket.Writer()))
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, udp.ErrWoken) {
 			return
 		}
 	}
+}
+
+// drops reports whether the edge does not hear a datagram.
+func (e *testEdge) drops(p []byte) bool {
+	cmd, seq, numbered := wire.Numbered(p)
+	first := int(seq) >= e.seen
+	switch {
+	case !numbered || cmd == wire.CommandReliableAck:
+		return false
+	case e.lossy && first:
+		e.seen = int(seq) + 1
+		return true
+	}
+	return e.deafTo > 0 && int(seq) >= e.deafTo
 }
 
 func (e *testEdge) handle(events []dnp.Event) {
@@ -99,6 +128,10 @@ func (e *testEdge) handle(events []dnp.Event) {
 			s.up++
 			e.messages(ev.Conn, s)
 		case dnp.EventMessage:
+			if e.received != nil {
+				e.received <- bytes.Clone(ev.Data)
+				continue
+			}
 			s := ev.Conn.Data().(*session)
 			s.waiting = append(s.waiting, request{string(ev.Data), ev.Reliable})
 			e.messages(ev.Conn, s)

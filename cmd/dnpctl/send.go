@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/term"
 )
 
 type sendCommand struct {
@@ -23,6 +24,7 @@ type sendCommand struct {
 
 	NATSFlags `group:"NATS"`
 	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge at HOST:PORT: denetwork or spec."`
+	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with at HOST:PORT, or a file with it, as @FILE."`
 }
 
 // Problems lists what is wrong with c.
@@ -99,28 +101,83 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 	return nc.FlushTimeout(c.Timeout)
 }
 
-// sendAsClient connects, sends, and disconnects after lingerAfterSend.
+// sendAsClient connects, sends, and disconnects: after a reliable message when the edge has acknowledged
+// all of it, after an unreliable one after lingerAfterSend.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
-	flags := DNPFlags{Profile: c.Profile, Timeout: c.Timeout}
+	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout}
+	if c.Unreliable {
+		return flags.play(ctx, c.Target, nil, sendOnce(data))
+	}
+	d := delivery{data: data, patience: c.Timeout, progress: progress{terminal: term.IsTerminal(int(os.Stderr.Fd())), out: os.Stderr}}
+	err := flags.play(ctx, c.Target, nil, d.step)
+	d.progress.end()
+	switch {
+	case err != nil && d.sent:
+		return fmt.Errorf("%w; the edge acknowledged %d of %d bytes", err, d.acknowledged, len(data))
+	case err == nil && !d.done():
+		return fmt.Errorf("the edge acknowledged %d of %d bytes: %w", d.acknowledged, len(data), context.Cause(ctx))
+	}
+	return err
+}
+
+// lingerAfterSend is how long a client stays connected after it sent an unreliable message: the edge
+// ignores one that arrives behind the end of the connection.
+const lingerAfterSend = 700 * time.Millisecond
+
+// sendOnce returns the step that sends an unreliable message.
+func sendOnce(data []byte) step {
 	var sent time.Time
-	return flags.play(ctx, c.Target, nil, func(client *dnpClient, now time.Time) (_ time.Time, err error) {
+	return func(client *dnpClient, now time.Time) (time.Time, error) {
 		switch {
 		case !client.conn.Established():
 			return time.Time{}, nil
-		case !sent.IsZero() && now.Sub(sent) >= lingerAfterSend:
-			return time.Time{}, errStop
-		case sent.IsZero() && c.Unreliable:
-			err = client.conn.SendUnreliable(data)
 		case sent.IsZero():
-			err = client.conn.Send(data, 0)
-		}
-		if sent.IsZero() {
 			sent = now
+			return sent.Add(lingerAfterSend), client.conn.SendUnreliable(data)
+		case now.Sub(sent) >= lingerAfterSend:
+			return time.Time{}, errStop
 		}
-		return sent.Add(lingerAfterSend), err
-	})
+		return sent.Add(lingerAfterSend), nil
+	}
 }
 
-// lingerAfterSend is how long a client stays connected after sending, so that it repeats a
-// lost datagram once (after 0.5 s).
-const lingerAfterSend = 700 * time.Millisecond
+// A delivery is a reliable message on its way to an edge.
+type delivery struct {
+	data     []byte
+	patience time.Duration // for the edge to acknowledge more
+	progress progress
+
+	sent         bool
+	acknowledged int       // bytes of data
+	since        time.Time // when the edge acknowledged more
+}
+
+func (d *delivery) done() bool { return d.sent && d.acknowledged == len(d.data) }
+
+// step sends the message, and ends when it is acknowledged or when the patience is over.
+func (d *delivery) step(client *dnpClient, now time.Time) (wake time.Time, err error) {
+	switch {
+	case !client.conn.Established(): // if it ended, the client has the reason
+		return time.Time{}, nil
+	case !d.sent:
+		if err := client.conn.Send(d.data, 0); err != nil {
+			return time.Time{}, fmt.Errorf("send %d bytes: %w", len(d.data), err)
+		}
+		d.sent, d.since = true, now
+		d.progress.begin(now, len(d.data))
+	}
+	if n := len(d.data) - min(client.endpoint.Undelivered(client.conn), len(d.data)); n > d.acknowledged {
+		d.acknowledged, d.since = n, now
+	}
+	deadline := d.since.Add(d.patience)
+	switch {
+	case d.done():
+		return time.Time{}, errStop
+	case !now.Before(deadline):
+		return time.Time{}, fmt.Errorf("%s acknowledged nothing for %v", client.conn.Addr(), d.patience)
+	}
+	if at := d.progress.show(now, d.acknowledged); at.Before(deadline) {
+		return at, nil
+	}
+	return deadline, nil
+}

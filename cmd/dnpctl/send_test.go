@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// TestSendWaits: a message to an edge is sent when the edge has acknowledged all of it, however
+// long that takes. Here the first copy of each part gets lost.
+func TestSendWaits(t *testing.T) {
+	t.Parallel()
+	received := make(chan []byte, 1)
+	edge := startEdgeAs(t, wire.Denetwork, testEdge{received: received, lossy: true})
+	message := bytes.Repeat([]byte("0123456789"), 20_000)
+	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
+	c.Timeout = 10 * time.Second
+	if err := c.sendAsClient(t.Context(), message); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-received:
+		if !bytes.Equal(got, message) {
+			t.Errorf("the edge has %d bytes that are not those that were sent", len(got))
+		}
+	default:
+		t.Error("the command reports success, and the edge has no message")
+	}
+}
+
+// TestSendGivesUp: an edge that stops to acknowledge makes the command fail, and the error says how
+// far it came.
+func TestSendGivesUp(t *testing.T) {
+	t.Parallel()
+	edge := startEdgeAs(t, wire.Denetwork, testEdge{deafTo: 5})
+	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
+	c.Timeout = time.Second
+	err := c.sendAsClient(t.Context(), make([]byte, 200_000))
+	if err == nil {
+		t.Fatal("the edge acknowledged five parts of 168, and the command reports success")
+	}
+	if text := err.Error(); !strings.Contains(text, "5950 of 200000 bytes") || !strings.Contains(text, "1s") {
+		t.Errorf("the error does not say how far the message came, and how long the edge has been silent: %s", text)
+	}
+}
