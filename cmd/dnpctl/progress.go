@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A progress tells a person how far a long transfer is: on a terminal in one line that changes, elsewhere
-// in a line every few seconds. A short transfer shows nothing.
+// A progress shows how far a long transfer is: on a terminal in one line that changes, elsewhere
+// in a line every five seconds. It shows nothing of a short transfer.
 type progress struct {
 	out      io.Writer
 	terminal bool

@@ -18,7 +18,7 @@ import (
 )
 
 type sendCommand struct {
-	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT to send to an edge as a DNP client."`
+	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT to send to an edge as a DNP client, which fails if the edge acknowledges nothing for --timeout."`
 	Message    string `arg:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
 	Unreliable bool   `env:"-" help:"Send the message once, without repeating it if it is lost."`
 
@@ -101,8 +101,8 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 	return nc.FlushTimeout(c.Timeout)
 }
 
-// sendAsClient connects, sends, and disconnects: after a reliable message when the edge has acknowledged
-// all of it, after an unreliable one after lingerAfterSend.
+// sendAsClient connects, sends and disconnects: when the edge has acknowledged all of a reliable message,
+// or lingerAfterSend after an unreliable one.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
 	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout}
 	if c.Unreliable {
