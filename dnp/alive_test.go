@@ -201,3 +201,26 @@ func TestSuspectedWithoutLog(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoredIsUnreachable: a peer that says nothing since its connection was restored may be unreachable
+// until a balancer notices that its last edge is dead. So commands to it are repeated for longer.
+func TestRestoredIsUnreachable(t *testing.T) {
+	start := instant(time.Hour)
+	cfg := Config{ReliableTimeout: 10 * time.Second}
+	for _, x := range []struct {
+		heard time.Duration // after the connection was restored; 0 for never
+		want  time.Duration
+	}{{0, restoredTimeout}, {5 * time.Second, 15 * time.Second}, {25 * time.Second, restoredTimeout}} {
+		l := liveness{closeAt: never, restartAt: never}
+		l.restored(start, &cfg)
+		if x.heard > 0 {
+			l.prove(start.add(x.heard))
+		}
+		if got := l.givesUpAt(&cfg, start).sub(start); got != x.want {
+			t.Errorf("heard after %v: a command that waits since is given up after %v, want %v", x.heard, got, x.want)
+		}
+		if late := start.add(40 * time.Second); l.givesUpAt(&cfg, late) != late.add(cfg.ReliableTimeout) {
+			t.Error("a later command has another timeout")
+		}
+	}
+}

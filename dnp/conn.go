@@ -218,7 +218,7 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
-	at := min(c.send.nextTimeout(cfg, c.path.pace(c.life.heard, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
+	at := min(c.send.nextTimeout(cfg, &c.life, c.path.pace(c.life.heard, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
 		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room(cfg.Profile) && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {

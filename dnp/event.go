@@ -52,6 +52,10 @@ const (
 	// EventAnswered: the datagram under way answers a question of [Conn.Ask].
 	EventAnswered
 
+	// EventUnanswered: the peer of a logged connection acknowledged nothing for a second, although a command waits
+	// for it. It may be unreachable by the present way. Once, until the peer acknowledges something.
+	EventUnanswered
+
 	// EventUnstored: a logged connection has something to store; see journal.go.
 	EventUnstored
 )

@@ -142,7 +142,7 @@ var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
 	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
-	EventUnstored: "unstored", EventAnswered: "answered",
+	EventUnstored: "unstored", EventAnswered: "answered", EventUnanswered: "unanswered",
 }
 
 func eventText(v Event) string {

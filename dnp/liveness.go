@@ -31,6 +31,13 @@ const (
 	// vagueAcks is how many acknowledgements of nothing between two that are right make the
 	// latter worth nothing: somebody guesses. Repeats to a peer that is far away bring some.
 	vagueAcks = 4
+
+	// unansweredAfter is how long a peer that commands wait for may acknowledge nothing before its owner is told.
+	unansweredAfter = time.Second
+
+	// restoredTimeout is how long commands to a peer that was not heard since its connection was restored are
+	// repeated. A balancer may send it to a dead edge until then, and let no answer of another edge through.
+	restoredTimeout = 30 * time.Second
 )
 
 // A liveness is what is known of a peer's life. DNP has no keep-alive, so a silent
@@ -40,6 +47,7 @@ const (
 type liveness struct {
 	heard     instant // when a valid datagram arrived last
 	sure      instant // when something arrived last that only the peer is likely to send
+	patient   instant // commands count as sent no earlier, when they are given up
 	asked     instant // since when a question about sure is on its way; 0 if none is
 	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
@@ -48,6 +56,7 @@ type liveness struct {
 	tested    bool    // the peer was asked since closeAt or restartAt was set
 	refuted   uint8   // suspicions that evidence cleared
 	doubted   bool    // nothing sure came for long, so the connection asks
+	alarmed   bool    // EventUnanswered was told, and nothing was acknowledged since
 }
 
 // begin begins to watch a peer that was just heard.
@@ -61,7 +70,28 @@ func (l *liveness) acknowledged(now instant) {
 }
 
 // answered notes something that only the peer can have sent.
-func (l *liveness) answered(now instant) { l.sure, l.asked, l.wrongAcks, l.doubted = now, 0, 0, false }
+func (l *liveness) answered(now instant) {
+	l.sure, l.asked, l.wrongAcks, l.doubted, l.alarmed = now, 0, 0, false, false
+}
+
+// unanswered reports whether to tell that a command which was sent first at a time is not answered.
+func (l *liveness) unanswered(now, first instant) bool {
+	if l.alarmed || now.sub(max(l.sure, first)) < unansweredAfter {
+		return false
+	}
+	l.alarmed = true
+	return true
+}
+
+// restored is patient with the peer of a connection that was restored.
+func (l *liveness) restored(now instant, cfg *Config) {
+	l.patient = now.add(max(0, restoredTimeout-cfg.ReliableTimeout))
+}
+
+// givesUpAt returns when a command that was sent first at a time is given up.
+func (l *liveness) givesUpAt(cfg *Config, first instant) instant {
+	return max(first, l.patient).add(cfg.ReliableTimeout)
+}
 
 // questioned notes that a question was sent, which on a logged connection has to be stored before.
 func (l *liveness) questioned(now instant) {
@@ -104,7 +134,7 @@ func (l *liveness) prove(now instant) {
 	if l.suspected() && l.refuted < 8 {
 		l.refuted++
 	}
-	l.tested = false
+	l.tested, l.patient = false, min(l.patient, now)
 	l.hear(now)
 }
 

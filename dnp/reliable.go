@@ -126,8 +126,11 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		if o.acked || o.sends == 0 { // a command that was never sent waits for the log
 			continue
 		}
-		if now.sub(o.first) >= cfg.ReliableTimeout {
+		if now >= c.life.givesUpAt(cfg, o.first) {
 			return false
+		}
+		if c.log != nil && c.life.unanswered(now, o.first) {
+			c.e.event(c.handle, Event{Kind: EventUnanswered})
 		}
 		if now >= w.resendAt(cfg, r, o) && !w.beyond(i) {
 			c.e.stats.Resends++

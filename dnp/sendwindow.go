@@ -407,11 +407,11 @@ func (w *sendWindow) overtaken(by *outgoing) {
 }
 
 // nextTimeout returns when a command must be repeated or given up.
-func (w *sendWindow) nextTimeout(cfg *Config, r pace) instant {
+func (w *sendWindow) nextTimeout(cfg *Config, l *liveness, r pace) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			if at = min(at, o.first.add(cfg.ReliableTimeout)); !w.beyond(i) {
+			if at = min(at, l.givesUpAt(cfg, o.first)); !w.beyond(i) {
 				at = min(at, w.resendAt(cfg, r, o))
 			}
 		}

@@ -204,6 +204,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	c.links.ids.connector = c.client
 	if e.startJournal(c); c.log != nil {
 		c.log.restored = t
+		c.life.restored(t, &e.cfg)
 	}
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(c, resolve, t)

@@ -203,6 +203,8 @@ func (e *Edge) durableMetrics(cache *telemetry.Cache[Stats]) []telemetry.Metric 
 		}),
 		of.Counter("opened", "{session}", "Sessions that began here.", func(c *takeover.Counts) uint64 { return c.SessionsOpened }),
 		of.Counter("adopted", "{session}", "Sessions that this edge took over from other edges.", func(c *takeover.Counts) uint64 { return c.SessionsAdopted }),
+		of.Counter("ways.sought", "{search}", "Searches for the edge by which a balancer lets answers reach a client that says nothing.",
+			func(c *takeover.Counts) uint64 { return c.WaysSought }),
 		of.Counter("handed", "{session}", "Sessions that this edge handed over to other edges, or to another worker.", func(c *takeover.Counts) uint64 { return c.SessionsHanded }),
 		of.Counter("queued.lost", "{message}", "Reliable messages to clients that were not sent yet and for which the hand-over of their session had no room.",
 			func(c *takeover.Counts) uint64 { return c.QueuedLost }),

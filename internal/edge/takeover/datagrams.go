@@ -207,6 +207,11 @@ func (w *otherWays) note(now time.Time, edge string) (ask bool) {
 	return true
 }
 
+// has reports whether an edge is one of the ways.
+func (w *otherWays) has(edge string) bool {
+	return slices.ContainsFunc(w.list, func(o otherWay) bool { return o.edge == edge })
+}
+
 // Bounds of the return paths of clients without a session. Such addresses can be forged,
 // so their paths are remembered in bounds, and for a while: a client that waits for
 // something repeats itself sooner. The edge answers a client whose path it has forgotten

@@ -107,7 +107,7 @@ func (d *drainer) handed(s *Session, node string) {
 		d.host.Move(s.toWorker, s.name)
 		return
 	}
-	r := Request{Adopt: s.name, Listener: d.cfg.Listener, ClientAddr: s.client.String(), Unheard: s.path.Unknown}
+	r := Request{Adopt: s.name, Listener: d.cfg.Listener, ClientAddr: s.client.String(), Unheard: s.way().Unknown}
 	if d.cfg.Forward != nil && !r.Unheard {
 		r.Via = d.pathAt(node, s)
 	}
@@ -136,14 +136,14 @@ func (d *drainer) consented(now time.Time, node string, s *Session, err error) {
 	if s.departure != given {
 		return // it was given back meanwhile, or its client logged in
 	}
-	path := s.path
+	path := s.way()
 	d.forget(s)
 	switch {
 	case err == nil:
 		d.host.Moved(s.client, node)
 	case !d.closing: // this edge serves it until the next round
 		next := d.adopt(s.name, netip.AddrPort{}, true)
-		next.named = true
+		next.named = !path.Unknown
 		d.setPath(next, path)
 	}
 }

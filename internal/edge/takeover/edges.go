@@ -16,6 +16,7 @@ const goneMax = 4096
 type View struct {
 	self   string
 	roster cluster.Roster
+	edges  []string        // the other edges of the roster, in order
 	gone   map[string]bool // nodes that were in the roster, left or died, and did not come back
 
 	// alone says that gossip lost all other edges: they are dead, or this one is cut off, perhaps
@@ -44,18 +45,13 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	for _, m := range joined {
 		delete(next.gone, m.Name)
 	}
-	next.alone = r.Len() > 0 && !next.others() && (v.alone || v.others())
-	return next, left
-}
-
-// others reports whether another edge is in the roster.
-func (v *View) others() bool {
-	for m := range v.roster.All() {
+	for m := range r.All() {
 		if m.Role == cluster.RoleEdge && m.Name != v.self {
-			return true
+			next.edges = append(next.edges, m.Name)
 		}
 	}
-	return false
+	next.alone = r.Len() > 0 && len(next.edges) == 0 && (v.alone || len(v.edges) > 0)
+	return next, left
 }
 
 func (v *View) inRoster(node string) bool {

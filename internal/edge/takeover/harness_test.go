@@ -54,6 +54,10 @@ type testEdge struct {
 	forwarded    []string               // edges that datagrams were forwarded to
 	toClient     func(client netip.AddrPort, p []byte)
 	unreachable  bool // the edge that clients come over
+
+	passes     func(edge string, p []byte)           // besides toClient: a balancer, which knows by which edge a datagram leaves; empty for this one
+	fromClient func(client netip.AddrPort, p []byte) // of join
+	heard      func()                                // a datagram of a client comes
 }
 
 // A testWorker is a worker of a testEdge, and the host of its sessions.
@@ -75,6 +79,7 @@ func newTestEdgeOf(t *testing.T, net *simnet.Net, log *memlog.Store) *testEdge {
 		T: t, net: net, log: log, locations: NewLocations(noGuard{}), view: NewView("e1"), complete: true, spaces: map[string]bool{},
 		ask:    func(string, Request, func(error)) {},
 		direct: map[netip.AddrPort]int{}, over: map[netip.AddrPort]int{}, overEdge: map[string]int{}, via: "e2", toClient: func(netip.AddrPort, []byte) {},
+		passes: func(string, []byte) {}, heard: func() {},
 	}
 	e.addWorker()
 	return e
@@ -179,8 +184,9 @@ func (w *testWorker) take(now time.Time, client netip.AddrPort, edge string, hop
 func (e *testEdge) join(addr netip.AddrPort) *dnptest.Client {
 	e.Helper()
 	w := e.workers[0]
+	e.fromClient = func(addr netip.AddrPort, p []byte) { w.deliver(addr, e.via, p...) }
 	c := dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
-		e.net.Schedule(0, func() { w.deliver(addr, e.via, p...) })
+		e.net.Schedule(0, func() { e.fromClient(addr, p) })
 	}})
 	e.toClient = func(to netip.AddrPort, p []byte) {
 		if to == addr {
@@ -252,6 +258,7 @@ func (w *testWorker) Datagram(size int) []byte { return make([]byte, 0, size) }
 func (w *testWorker) Send(to netip.AddrPort, p []byte) {
 	if !w.t.Return(to, p) {
 		w.direct[to]++
+		w.passes("", p)
 	}
 }
 
@@ -294,6 +301,7 @@ func (w *testWorker) Receive(now time.Time, client netip.AddrPort, p []byte) {
 func (w *testWorker) Direct(client netip.AddrPort, p []byte) {
 	w.direct[client]++
 	w.toClient(client, p)
+	w.passes("", p)
 }
 
 func (w *testWorker) Refuse(client netip.AddrPort) { w.Send(client, []byte{0}) }
@@ -310,6 +318,7 @@ func (w *testWorker) Return(edge string, c forward.Client, _ uint64, p []byte) b
 	w.over[c.Addr]++
 	w.overEdge[edge]++
 	w.toClient(c.Addr, p)
+	w.passes(edge, p)
 	return true
 }
 

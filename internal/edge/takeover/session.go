@@ -36,6 +36,7 @@ type Session struct {
 	departure departure
 	path      Path
 	others    otherWays
+	search    search
 	feed      Feed // nil before it was served
 
 	// Of a session that is taken over.
@@ -68,6 +69,14 @@ func (s *Session) adopting() bool {
 
 // stays reports whether this worker owns the session and does not hand it over.
 func (s *Session) stays() bool { return s.Log.Phase() == sessionlog.Owning && s.departure == staying }
+
+// way returns the return path to the client, which is unknown while the session searches.
+func (s *Session) way() Path {
+	if s.search.searching() {
+		return Path{Unknown: true}
+	}
+	return s.path
+}
 
 // endFeed ends the delivery of the client's messages, if it began.
 func (s *Session) endFeed() {

@@ -31,6 +31,7 @@ type Config struct {
 type Counts struct {
 	SessionsOpened    uint64
 	SessionsAdopted   uint64 // taken over
+	WaysSought        uint64 // to clients, by all edges
 	SessionsHanded    uint64 // to other edges and workers
 	QueuedLost        uint64 // reliable messages to clients for which a hand-over had no room
 	SessionsLost      uint64 // because another edge took them over
@@ -168,8 +169,7 @@ func (b *base) forget(s *Session) {
 		b.locations.leave(s.name, b.cfg.Worker)
 	}
 	edge := s.path.Edge
-	b.setPath(s, Path{})
-	b.detour(s, func() { s.others = otherWays{} })
+	b.detour(s, func() { s.path, s.others, s.search = Path{}, otherWays{}, search{} })
 	if b.byAddr[s.client] == s {
 		delete(b.byAddr, s.client)
 		b.notePath(b.turned, s.client, edge) // its refusal has to find the way back; turned is the time of this turn
@@ -203,7 +203,9 @@ func (b *base) revalidate(s *Session) {
 // revalidateAll revalidates all sessions, after this process was stopped or cut off.
 func (b *base) revalidateAll() {
 	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
-		b.revalidate(b.byName[name])
+		s := b.byName[name]
+		b.revalidate(s)
+		s.search.silent = s.search.silent || s.stays() // a balancer may have moved the flow meanwhile
 	}
 }
 
@@ -233,6 +235,9 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 		return
 	}
 	s := b.byAddr[client]
+	if s != nil {
+		s.search.heard = now
+	}
 	switch {
 	case s == nil:
 		if b.paths.note(now, client, edge) {
@@ -240,6 +245,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 		}
 	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
+		b.wake(s)
 	case s.path.Edge != edge:
 		b.detour(s, func() {
 			if s.others.note(now, edge) {
@@ -260,12 +266,13 @@ func (b *base) ask(s *Session) {
 func (b *base) confirm(s *Session) {
 	ways := s.others.list
 	switch {
-	case len(ways) == 0:
 	case s.path == Path{Edge: b.came}:
-		b.detour(s, func() { s.others.list = nil })
+		b.detour(s, func() { s.others.list = nil; s.search.end() })
+	case len(ways) == 0:
 	case ways[len(ways)-1].answered: // the last is the way by which it came
 		b.setPath(s, Path{Edge: b.came})
-		b.detour(s, func() { s.others = otherWays{} })
+		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
+		b.wake(s)
 	default:
 		ways[len(ways)-1].answered = true
 	}
@@ -273,13 +280,14 @@ func (b *base) confirm(s *Session) {
 
 // setPath sets the return path to the client of a session.
 func (b *base) setPath(s *Session, p Path) {
+	s.search.silent = p.Unknown
 	p.Unknown = p.Unknown && b.cfg.AnswerOnly
 	b.detour(s, func() { s.path = p })
 }
 
 // detour changes the ways of a session.
 func (b *base) detour(s *Session, change func()) {
-	direct := func() bool { return s.path == Path{} && len(s.others.list) == 0 }
+	direct := func() bool { return s.path == Path{} && len(s.others.list) == 0 && !s.search.searching() }
 	if !direct() {
 		b.detours--
 	}

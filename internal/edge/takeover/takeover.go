@@ -80,8 +80,11 @@ func (t *Takeover) Connected(now time.Time, conn *dnp.Conn, id string, claims *a
 // Handle takes an event of a connection.
 func (t *Takeover) Handle(now time.Time, ev *dnp.Event) {
 	if s := t.byAddr[ev.Conn.Addr()]; s != nil && s.Log.Conn() == ev.Conn {
-		if ev.Kind == dnp.EventAnswered {
+		switch ev.Kind {
+		case dnp.EventAnswered:
 			t.confirm(s)
+		case dnp.EventUnanswered:
+			t.seek(now, s)
 		}
 		s.Log.Handle(now, ev)
 		t.wake(s)
@@ -138,14 +141,14 @@ func (t *Takeover) Return(to netip.AddrPort, p []byte) bool {
 	}
 	epoch, others := s.Log.Epoch(), s.others.list
 	switch {
-	case len(others) == 0:
 	case !isBulk(p):
+		t.bySearch(s, epoch, p)
 		for _, o := range others {
 			if o.until.After(t.turned) && !t.returnBy(Path{Edge: o.edge}, to, epoch, p) {
 				t.host.Direct(to, p)
 			}
 		}
-	case s.path.Edge != "":
+	case len(others) > 0 && s.path.Edge != "":
 		return t.cfg.Forward.Return(s.path.Edge, t.client(to), epoch, p) || t.returnBy(Path{Edge: others[len(others)-1].edge}, to, epoch, p)
 	}
 	return t.returnBy(s.path, to, epoch, p)
@@ -219,9 +222,12 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 		return
 	}
 	if s.Log.Phase() == sessionlog.Owning && !s.Log.Revalidating() {
-		t.owned(s)
+		t.owned(now, s)
 	}
 	at, more := s.Log.NextTimeout()
+	if look := t.watch(now, s); !look.IsZero() && (!more || look.Before(at)) {
+		at, more = look, true
+	}
 	switch {
 	case !more && s.Log.Phase() == sessionlog.Over:
 		t.end(s)
@@ -235,7 +241,10 @@ func (t *Takeover) advanceSession(now time.Time, s *Session) {
 }
 
 // owned notes that this edge owns a session and has nothing to revalidate.
-func (t *Takeover) owned(s *Session) {
+func (t *Takeover) owned(now time.Time, s *Session) {
+	if s.search.silent {
+		t.seek(now, s)
+	}
 	if s.givenBack != nil { // this edge owned it all the time; the giver may forget it all the same
 		s.givenBack = nil
 		t.reply(s)

@@ -1,0 +1,103 @@
+package takeover
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// A balancer may let only the answers of the edge through to which it sends the client. A client that only
+// listens says nothing by which that edge could be known. So when the way to a client is unknown or may be
+// lost, its session searches: the edge asks the client (dnp.Conn.Ask), and sends the question, and whatever
+// else is reliable, directly and by all other edges, until the answer shows the way.
+const (
+	searchTime   = 30 * time.Second       // a balancer notices within it that an edge is dead
+	watchPause   = time.Second            // between two looks at a way that may end, and between two questions
+	spreadPause  = 500 * time.Millisecond // in which spreadMost datagrams of a client go by all edges
+	spreadMost   = 4                      // the oldest commands; what is newer waits for them
+	searchersMax = 16                     // edges by which one datagram goes; in a larger cluster others take turns
+)
+
+// A search looks for the way to the client of a session, and looks after a way that may end.
+type search struct {
+	silent bool      // no datagram showed the way since this edge began to take the session over, or was stopped
+	until  time.Time // when to stop; zero while it does not search
+	heard  time.Time // when a datagram came last while not all sessions came directly
+	look   time.Time // when to look again
+	turn   int       // of the edges of a cluster with more than searchersMax
+
+	spread      int // datagrams since spreadSince that went by all edges
+	spreadSince time.Time
+}
+
+func (s *search) searching() bool { return !s.until.IsZero() }
+
+// begin begins the search, or goes on with it for searchTime.
+func (s *search) begin(now time.Time) { s.until, s.look = now.Add(searchTime), now.Add(watchPause) }
+
+// end ends the search.
+func (s *search) end() { s.until, s.silent = time.Time{}, false }
+
+// take reports whether one more datagram may go by all edges.
+func (s *search) take(now time.Time) bool {
+	if now.Sub(s.spreadSince) >= spreadPause {
+		s.spread, s.spreadSince = 0, now
+	}
+	s.spread++
+	return s.spread <= spreadMost
+}
+
+// seek begins to search for the way to the client of a session.
+func (b *base) seek(now time.Time, s *Session) {
+	s.search.silent = false
+	if b.cfg.Forward == nil || b.cfg.AnswerOnly || s.search.searching() || len(b.host.View().edges) == 0 {
+		return
+	}
+	b.counts.WaysSought++
+	b.detour(s, func() { s.search.begin(now) })
+	b.ask(s)
+	b.wake(s)
+}
+
+// watch looks after the way to the client of a session, and returns when to look again; zero for never.
+// While the edge of the path drains, it asks a client that is silent: the answer makes the balancer choose
+// another edge as long as this one still reaches the client.
+func (b *base) watch(now time.Time, s *Session) time.Time {
+	w := &s.search
+	switch {
+	case !w.searching() && s.path.Edge == "" || !s.stays():
+		return time.Time{}
+	case w.look.IsZero(): // the way has just become known
+		w.look, w.heard = now.Add(watchPause), now
+		return w.look
+	case w.look.After(now):
+		return w.look
+	}
+	w.look = now.Add(watchPause)
+	member, known := b.host.View().roster.Member(s.path.Edge)
+	switch {
+	case w.searching() && !w.until.After(now):
+		b.detour(s, w.end)
+	case w.searching():
+		w.turn++
+		b.ask(s)
+	case !known || member.Phase == cluster.PhaseStarting:
+		b.seek(now, s)
+	case member.Phase >= cluster.PhaseDraining && now.Sub(w.heard) >= watchPause:
+		b.ask(s)
+	}
+	return w.look
+}
+
+// bySearch sends a datagram of a session that searches by other edges than its ways, if it is among the first.
+func (t *Takeover) bySearch(s *Session, epoch uint64, p []byte) {
+	if !s.search.searching() || !s.search.take(t.turned) {
+		return
+	}
+	edges := t.host.View().edges
+	for i := range min(len(edges), searchersMax) {
+		if node := edges[(s.search.turn*searchersMax+i)%len(edges)]; node != s.path.Edge && !s.others.has(node) {
+			t.cfg.Forward.Return(node, t.client(s.client), epoch, p)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package takeover
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+)
+
+// pin makes a balancer pin the flow of a client that joined at an edge: only answers by flow pass, and what the
+// client says comes by it. It is empty for this edge itself, and "-" for a dead one.
+func (e *testEdge) pin(joined *testEdge, c *dnptest.Client, flow *string) {
+	e.passes = func(edge string, p []byte) {
+		if edge == *flow {
+			p = slices.Clone(p)
+			e.net.Schedule(0, func() { c.Receive(e.net.Now(), server, p) })
+		}
+	}
+	joined.toClient = func(netip.AddrPort, []byte) {}
+	joined.fromClient = func(addr netip.AddrPort, p []byte) {
+		if e.heard(); *flow != "-" {
+			e.workers[0].deliver(addr, *flow, p...)
+		}
+	}
+}
+
+// play lets time go by for a client, too.
+func (e *testEdge) play(c *dnptest.Client, d time.Duration) {
+	for end := e.net.Elapsed() + d; e.net.Elapsed() < end; {
+		c.Advance(e.net.Now())
+		e.pass(10 * time.Millisecond)
+	}
+}
+
+// TestSearch: an edge that took over the session of a client that only listens finds the edge whose answers a
+// balancer lets through, whenever the balancer chooses one.
+func TestSearch(t *testing.T) {
+	for _, x := range []struct {
+		flow string
+		late time.Duration // after the session was taken over, until the balancer sends the client there
+	}{{"e3", 0}, {"", 0}, {"e2", 3 * time.Second}, {"e3", 15 * time.Second}} {
+		t.Run(fmt.Sprint(x.flow, " after ", x.late), func(t *testing.T) {
+			first, addr := newTestEdge(t), clientAddr(1)
+			c := first.join(addr)
+			next := first.next()
+			next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+			flow := "-"
+			next.pin(first, c, &flow)
+			w := next.workers[0]
+			w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+			next.play(c, x.late)
+			flow = x.flow
+			next.play(c, 2*time.Second)
+			s := w.session(addr)
+			if s == nil || s.search.searching() || s.path.Edge != x.flow || c.Phase() != dnptest.Connected {
+				t.Fatalf("the client is %v and its session %+v, want it reached by %q", c.Phase(), s, x.flow)
+			}
+			if n := next.overEdge["e2"] + next.overEdge["e3"]; n > 8*int(x.late/time.Second+2)*2 {
+				t.Errorf("%d datagrams went by other edges", n)
+			}
+			next.overEdge = map[string]int{}
+			next.play(c, 20*time.Second)
+			if x.flow == "" && w.t.detours != 0 || next.overEdge["e2"] > 0 && x.flow != "e2" {
+				t.Errorf("%d detours, %v went by other edges when the way was known", w.t.detours, next.overEdge)
+			}
+		})
+	}
+}
+
+// TestSearchEnds: a client that no edge reaches is given up.
+func TestSearchEnds(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	next := first.next()
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
+	flow := "-"
+	next.pin(first, c, &flow)
+	w := next.workers[0]
+	w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+	next.play(c, searchTime-2*time.Second)
+	w.wantPhase("balancers may be slow", addr, Serving)
+	next.play(c, 5*time.Second)
+	w.wantPhase("but not this slow", addr, Over)
+	if w.t.detours != 0 {
+		t.Errorf("%d detours", w.t.detours)
+	}
+}
+
+// TestMovedSilently: a balancer moves the flow of a client that only listens. The edge notices by its next probe.
+func TestMovedSilently(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	flow := "e3"
+	first.pin(first, c, &flow)
+	first.play(c, 20*time.Second)
+	if s := first.workers[0].session(addr); s == nil || s.path.Edge != "e3" {
+		t.Fatalf("the session is %+v", s)
+	}
+}
+
+// TestPathDrains: an edge that drains still reaches a client. The client is made to say something, so that the
+// balancer chooses another edge in time.
+func TestPathDrains(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	phases := map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady}
+	first.roster(phases)
+	flow := "e2"
+	first.pin(first, c, &flow)
+	said := 0
+	first.heard = func() { said++ }
+	first.play(c, 5*time.Second)
+	if said > 0 {
+		t.Errorf("a client whose edge works was made to say %d datagrams", said)
+	}
+	phases["e2"] = cluster.PhaseLeaving
+	first.roster(phases)
+	first.heard = func() { flow = "e3" } // the next datagram of the client
+	first.play(c, 3*time.Second)
+	if s := first.workers[0].session(addr); s == nil || s.path.Edge != "e3" {
+		t.Fatalf("the session is %+v, want its path to be the next edge", s)
+	}
+}
