@@ -70,9 +70,12 @@ func (p *takeoverPlayer) ownerByLog() *takeoverEdge {
 // session over when the log has its ADOPT and its claim is not written. The first edge goes on,
 // so no edge looks after its claims, and learns that the session is another's. It takes the
 // session back, although the other edge, which knows nothing of it, has started again by then.
+// The affinity speaks the truth here: the first edge believes it when it says that there is a later
+// claim, and looks no more. An answer of the log that gets lost costs one more look.
 func TestLostToTheDead(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(8) {
 		w, p, first := silentClient(t, seed)
+		w.lies, w.away = 0, 0
 		first.pause(time.Second)
 		w.within(time.Second, "another edge writes ADOPT", func() bool { return p.ownerByLog() != first })
 		next := p.ownerByLog()
@@ -81,7 +84,7 @@ func TestLostToTheDead(t *testing.T) {
 		}
 		next.ends()
 		w.net.Schedule(time.Second, next.boot)
-		w.within(4*time.Second, "the session has an owner again", func() bool {
+		w.within(6*time.Second, "the session has an owner again", func() bool {
 			o := p.ownerByLog()
 			return o.alive && o.serves(p) && p.owner() == o
 		})
