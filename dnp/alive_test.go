@@ -224,3 +224,38 @@ func TestRestoredIsUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// TestUnanswered: the owner of a logged connection learns once that nothing is acknowledged, half a second after the
+// oldest command was sent, and a second on a path with a long round trip.
+func TestUnanswered(t *testing.T) {
+	say := func(s *connTest, text string) {
+		if err := s.c.Send([]byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+		s.pump()
+		s.store()
+		s.happen = nil
+	}
+	for _, x := range []struct{ trip, want time.Duration }{{0, 500 * time.Millisecond}, {20 * time.Millisecond, 500 * time.Millisecond}, {400 * time.Millisecond, time.Second}} {
+		s := logged(t)
+		first := 0
+		if x.trip > 0 {
+			say(s, "a")
+			s.wait(x.trip)
+			s.recv("06 0000 00")
+			s.store()
+			first = 1
+		}
+		say(s, "b")
+		s.wait(x.want - time.Millisecond)
+		s.events("an acknowledgement may be on its way")
+		s.wait(time.Millisecond)
+		s.events("nothing came", "unanswered")
+		s.wait(time.Second)
+		s.events("it is told once")
+		s.recv(fmt.Sprintf("06 %02x00 00", first))
+		say(s, "c")
+		s.wait(time.Second)
+		s.events("an acknowledgement ended that", "unanswered")
+	}
+}

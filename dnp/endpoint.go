@@ -247,7 +247,7 @@ func (e *Endpoint) established(c *Conn, now instant) {
 func (e *Endpoint) startJournal(c *Conn) {
 	if e.cfg.Logged && !c.client {
 		c.log = &journal{core: &e.core, conn: c.handle, restored: never}
-		c.links.log = c.log
+		c.links.log, c.life.alarms = c.log, true
 	}
 }
 

@@ -52,8 +52,9 @@ const (
 	// EventAnswered: the datagram under way answers a question of [Conn.Ask].
 	EventAnswered
 
-	// EventUnanswered: the peer of a logged connection acknowledged nothing for a second, although a command waits
-	// for it. It may be unreachable by the present way. Once, until the peer acknowledges something.
+	// EventUnanswered: the peer of a logged connection acknowledged nothing for half a second, or a second on a slow
+	// path, although a command waits for it. It may be unreachable by the present way. Once, until the peer
+	// acknowledges something.
 	EventUnanswered
 
 	// EventUnstored: a logged connection has something to store; see journal.go.

@@ -32,8 +32,10 @@ const (
 	// latter worth nothing: somebody guesses. Repeats to a peer that is far away bring some.
 	vagueAcks = 4
 
-	// unansweredAfter is how long a peer that commands wait for may acknowledge nothing before its owner is told.
-	unansweredAfter = time.Second
+	// unansweredLeast is how long a peer that commands wait for may acknowledge nothing before its owner is told. On
+	// a path with a long round trip it is longer, up to unansweredMost.
+	unansweredLeast = 500 * time.Millisecond
+	unansweredMost  = time.Second
 
 	// restoredTimeout is how long commands to a peer that was not heard since its connection was restored are
 	// repeated. A balancer may send it to a dead edge until then, and let no answer of another edge through.
@@ -56,7 +58,8 @@ type liveness struct {
 	tested    bool    // the peer was asked since closeAt or restartAt was set
 	refuted   uint8   // suspicions that evidence cleared
 	doubted   bool    // nothing sure came for long, so the connection asks
-	alarmed   bool    // EventUnanswered was told, and nothing was acknowledged since
+	alarms    bool    // EventUnanswered is told
+	alarmed   bool    // it was, and nothing was acknowledged since
 }
 
 // begin begins to watch a peer that was just heard.
@@ -74,13 +77,17 @@ func (l *liveness) answered(now instant) {
 	l.sure, l.asked, l.wrongAcks, l.doubted, l.alarmed = now, 0, 0, false, false
 }
 
-// unanswered reports whether to tell that a command which was sent first at a time is not answered.
-func (l *liveness) unanswered(now, first instant) bool {
-	if l.alarmed || now.sub(max(l.sure, first)) < unansweredAfter {
-		return false
+// unansweredAt returns when to tell that a command which was sent first at a time is not answered, on a path of which
+// an estimate is known.
+func (l *liveness) unansweredAt(first instant, trip roundTrip) instant {
+	after := unansweredLeast
+	if trip.mean > 0 {
+		after = max(after, 4*trip.longest(unansweredMost/4))
 	}
-	l.alarmed = true
-	return true
+	if !l.alarms || l.alarmed {
+		return never
+	}
+	return max(l.sure, first).add(after)
 }
 
 // restored is patient with the peer of a connection that was restored.

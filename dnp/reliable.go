@@ -129,7 +129,8 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		if now >= c.life.givesUpAt(cfg, o.first) {
 			return false
 		}
-		if c.log != nil && c.life.unanswered(now, o.first) {
+		if now >= c.life.unansweredAt(o.first, r.trip) {
+			c.life.alarmed = true
 			c.e.event(c.handle, Event{Kind: EventUnanswered})
 		}
 		if now >= w.resendAt(cfg, r, o) && !w.beyond(i) {

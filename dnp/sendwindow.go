@@ -411,7 +411,7 @@ func (w *sendWindow) nextTimeout(cfg *Config, l *liveness, r pace) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			if at = min(at, l.givesUpAt(cfg, o.first)); !w.beyond(i) {
+			if at = min(at, l.givesUpAt(cfg, o.first), l.unansweredAt(o.first, r.trip)); !w.beyond(i) {
 				at = min(at, w.resendAt(cfg, r, o))
 			}
 		}

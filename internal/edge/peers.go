@@ -134,11 +134,16 @@ func (n *node) prepare(names []string, reply string) {
 	}
 }
 
-// takeOver has the first worker take over the sessions of a dead edge.
+// takeOver has the first worker take over the sessions of a dead edge, and all workers look for the clients that they
+// reached by it.
 func (n *node) takeOver(node string) {
-	if len(n.workers) > 0 {
-		w := n.workers[0]
-		w.must(func(now time.Time) { w.takeover.EdgeGone(now, node) })
+	for i, w := range n.workers {
+		w.must(func(now time.Time) {
+			if i == 0 {
+				w.takeover.EdgeGone(now, node)
+			}
+			w.takeover.EdgeLost(now, node)
+		})
 	}
 }
 

@@ -55,7 +55,8 @@ type takeoverPlan struct {
 	loss                           float64 // of the network, at most
 	alone                          bool    // no forwarder
 	cuts, cutRedis                 bool    // edges are cut off, and the affinity with them
-	tracked                        bool    // the balancer tracks connections
+	strict                         bool    // the balancer passes only answers of the edge to which it sends the client
+	tracked                        bool    // the balancer tracks connections, and is strict
 	holders                        int     // relays that share the shards by leases; 0 for one without
 	excused                        bool    // clients may be interrupted, because their limit of 3 s cannot be met
 }
@@ -74,6 +75,9 @@ var takeoverPlans = []takeoverPlan{
 	{name: "outage", outages: true, lost: 0.02, late: 0.05, loss: 0.02, excused: true},
 	{name: "everything", kills: true, pauses: true, outages: true, drains: true, pursuits: true, lost: 0.02, late: 0.02, busy: 0.05, old: 0.05, lies: 0.05,
 		away: 0.05, spray: 0.1, loss: 0.05, excused: true},
+	{name: "kill, strict", kills: true, loss: 0.02, strict: true},
+	{name: "pause, strict", pauses: true, loss: 0.02, strict: true},
+	{name: "drain, then kill, strict", drains: true, pursuits: true, loss: 0.02, strict: true},
 	{name: "no fault", loss: 0.02},
 	{name: "no fault or forwarder", alone: true, loss: 0.02},
 }
@@ -96,7 +100,6 @@ type takeoverWorld struct {
 	players   []*takeoverPlayer
 	starts    int
 	playing   bool // all clients have joined
-	strict    bool // the balancer passes only answers of the edge to which it sends the client
 	healed    bool
 	healedAt  time.Duration
 	muted     *takeoverEdge // its messages do not reach the game
@@ -122,7 +125,7 @@ func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
 }
 
 func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverWorld {
-	w := &takeoverWorld{world: newWorld(t, seed), seed: seed, takeoverPlan: plan, strict: plan.tracked}
+	w := &takeoverWorld{world: newWorld(t, seed), seed: seed, takeoverPlan: plan}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
@@ -360,7 +363,7 @@ func TestTakeover(t *testing.T) {
 		if len(gaps) > 0 {
 			p50, worst = gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond)
 		}
-		table += fmt.Sprintf("%-22s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d of the interruptions excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
+		table += fmt.Sprintf("%-24s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d of the interruptions excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
 			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
 	}
 	t.Log(table + fenced.String())
@@ -371,9 +374,9 @@ func TestTakeover(t *testing.T) {
 // for the pair of addresses. When the balancer moves the client to that edge, the entry is
 // taken: the client gets another port, and no edge knows it.
 var trackedPlans = []takeoverPlan{
-	{name: "tracked, drain", drains: true, loss: 0.02, tracked: true},
-	{name: "tracked, kill", kills: true, drains: true, loss: 0.02, tracked: true},
-	{name: "tracked, lies", drains: true, lies: 0.1, loss: 0.01, tracked: true},
+	{name: "tracked, drain", drains: true, loss: 0.02, strict: true, tracked: true},
+	{name: "tracked, kill", kills: true, drains: true, loss: 0.02, strict: true, tracked: true},
+	{name: "tracked, lies", drains: true, lies: 0.1, loss: 0.01, strict: true, tracked: true},
 }
 
 // takeoverLeave is how long clients go on sending after the last fault: draining edges are gone
@@ -388,7 +391,7 @@ func (k *takeoverWorker) tracks(to netip.AddrPort, b []byte) {
 	}
 }
 
-// rerouted makes the balancer send the clients of a draining edge to other edges, from their
+// rerouted makes a strict balancer send the clients of a draining edge to other edges, from their
 // next datagrams on.
 func (e *takeoverEdge) rerouted() {
 	for _, p := range e.w.players {

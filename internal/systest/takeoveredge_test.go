@@ -29,15 +29,29 @@ func (f takeoverBalancer) Receive(_ time.Time, from netip.AddrPort, p []byte) {
 	if pl.next != nil {
 		pl.route, pl.next, pl.routed = pl.next, nil, w.net.Elapsed()
 	}
-	if pl.route == nil || !pl.route.routable() {
-		pl.route, pl.routed = w.living(), w.net.Elapsed()
-	}
+	pl.reroute()
 	to := pl.route
 	if w.playing && w.net.Rand().Float64() < w.spray {
 		to = w.living()
 	}
 	to.heard[from] = w.net.Elapsed()
 	to.receive(from, p)
+}
+
+// reroute moves the flow of a client whose edge counts as dead.
+func (p *takeoverPlayer) reroute() {
+	if p.route == nil || !p.route.routable() {
+		p.route, p.routed = p.w.living(), p.w.net.Elapsed()
+	}
+}
+
+// passesTo reports whether the balancer passes what an edge sends to a client. One that tracks connections
+// moves no flow before the client sends something.
+func (e *takeoverEdge) passesTo(p *takeoverPlayer) bool {
+	if e.w.strict && !e.w.tracked {
+		p.reroute()
+	}
+	return !e.w.strict || p.route == e
 }
 
 // living returns an edge that does not count as dead.
@@ -180,7 +194,7 @@ func (k *takeoverWorker) Send(to netip.AddrPort, b []byte) {
 		w.fence.sends(k.e, to, b)
 	}
 	k.tracks(to, b)
-	if !w.strict || w.player(to).route == k.e {
+	if k.e.passesTo(w.player(to)) {
 		w.net.Send(balancerAddr, to, b)
 	}
 }
@@ -260,7 +274,7 @@ func (e *takeoverEdge) drain() {
 	e.draining = true
 	w.net.Schedule(50*time.Millisecond, w.tellRoster)
 	e.edge.BeginDrain()
-	if w.tracked {
+	if w.strict {
 		w.net.Schedule(time.Duration(w.net.Rand().IntN(5000))*time.Millisecond, e.rerouted)
 	}
 	start, since := e.start, w.net.Elapsed()

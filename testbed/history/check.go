@@ -25,6 +25,13 @@ import (
 // acknowledgement.
 const gapAfter = 3 * time.Second
 
+// ListenerPrefix begins the names of players that only listen. listeningMax is the bar for the P99 of
+// their gaps: nothing that they say shows an edge by which way they can be reached.
+const (
+	ListenerPrefix = "listener-"
+	listeningMax   = 2200 * time.Millisecond
+)
+
 // violationsMax bounds the violations that are listed one by one.
 const violationsMax = 50
 
@@ -51,9 +58,10 @@ type Phase struct {
 	Interruptions                int            // of players whose way in was well
 	Reasons                      map[string]int // of the interruptions
 	CutEnded                     int            // sessions that ended because the way in of their players was cut
-	Gap                          Times          // longest silence of each client around each fault
+	Gap                          Times          // longest silence of each client around each fault, without those of clients that only listen
+	Listening                    Times          // the same of clients that only listen
 	Unacknowledged               Times          // longest time that a reliable message of each client had no acknowledgement around each fault
-	GapMax                       time.Duration  // a P99 of these two above it is a violation; 0 = none is
+	GapMax                       time.Duration  // a P99 of Gap or Unacknowledged above it is a violation; 0 = none is
 	Extra                        int            // most repeats that one client received around one fault
 	Ack                          Times          // from a reliable message of a client to its acknowledgement
 	ToGame, ToClients            Times          // from the sending of a reliable message to its arrival at the game server, or the client
@@ -437,8 +445,12 @@ func (c *checker) finish() {
 			continue
 		}
 		ph := &c.v.Phases[w.phase]
-		for _, d := range w.gap {
-			ph.Gap.add(d)
+		for who, d := range w.gap {
+			if strings.HasPrefix(who, ListenerPrefix) {
+				ph.Listening.add(d)
+			} else {
+				ph.Gap.add(d)
+			}
 		}
 		for _, d := range w.wait {
 			ph.Unacknowledged.add(d)
@@ -456,11 +468,14 @@ func (c *checker) finish() {
 }
 
 func (c *checker) finishPhase(p *Phase) {
-	for _, t := range []*Times{&p.Gap, &p.Unacknowledged, &p.Ack, &p.ToGame, &p.ToClients, &p.Handed, &p.Others, &p.Above, &p.Moved} {
+	for _, t := range []*Times{&p.Gap, &p.Listening, &p.Unacknowledged, &p.Ack, &p.ToGame, &p.ToClients, &p.Handed, &p.Others, &p.Above, &p.Moved} {
 		t.finish()
 	}
 	if gap := max(p.Gap.P99, p.Unacknowledged.P99); p.GapMax > 0 && gap > p.GapMax {
 		c.violation(p.from, "%s: the p99 of gaps is %s, at most %s wanted", p.Name, ms(gap), ms(p.GapMax))
+	}
+	if p.Listening.P99 > listeningMax {
+		c.violation(p.from, "%s: the p99 of gaps of clients that only listen is %s, at most %s wanted", p.Name, ms(p.Listening.P99), ms(listeningMax))
 	}
 	p.separate()
 }

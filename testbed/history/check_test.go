@@ -249,6 +249,16 @@ func TestCheckGapMax(t *testing.T) {
 	}
 }
 
+// TestCheckListening: gaps of clients that only listen have a bar of their own, in all phases.
+func TestCheckListening(t *testing.T) {
+	for d, bad := range map[int64]bool{2_200_000: false, 2_200_001: true} {
+		v := check(t, []Record{{Kind: PhaseIs, Note: "nats-stop", D: 1_200_000}, {At: 1, Kind: Fault, N: 1}, {At: 3e6, Kind: Silence, Who: ListenerPrefix + "c.0", D: d}, {At: 3e6, Kind: Healed, N: 1}})
+		if p := v.Phases[0]; v.Bad() != bad || p.Listening.Count != 1 || p.Gap.Count != 0 {
+			t.Errorf("a silence of %d µs: %+v, want a violation: %v", d, v, bad)
+		}
+	}
+}
+
 // TestCheckArrivals: a message counts in the phase in which it arrives, with the time since it
 // was sent. A phase that goes on has the figures of all its parts.
 func TestCheckArrivals(t *testing.T) {

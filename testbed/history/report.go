@@ -29,7 +29,7 @@ func (v *Verdict) Write(w io.Writer) error {
 		for _, of := range []struct {
 			what string
 			Times
-		}{{"its session is handed over", p.Handed}, {"nothing, at the same moment (median)", p.Others}, {"the former, less the latter", p.Above}, {"its flow moves", p.Moved}} {
+		}{{"its session is handed over", p.Handed}, {"nothing, at the same moment (median)", p.Others}, {"the former, less the latter", p.Above}, {"its flow moves", p.Moved}, {"it only listens (gap)", p.Listening}} {
 			if of.Count > 0 {
 				fmt.Fprintf(t, "%s\t%s\t\t%d\t%s\t\n", p.Name, of.what, of.Count, of.Times)
 			}

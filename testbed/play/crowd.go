@@ -76,7 +76,9 @@ func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 
 // Join lets a player play.
 func (c *Crowd) Join(ctx context.Context, p *Player) {
-	p.Pace, p.Note = &c.Pace, c.Note
+	if p.Note = c.Note; !p.Listens {
+		p.Pace = &c.Pace
+	}
 	c.Players = append(c.Players, p)
 	c.Go(func() { p.Run(ctx) })
 }

@@ -28,6 +28,7 @@ const (
 	worldPace = 20 * time.Millisecond  // between changes of the world, so no shorter silence can be seen
 	crashRest = 1500 * time.Millisecond
 	drainMost = 90 * time.Second
+	deafMost  = 15 * time.Second // after a fault, for players that only listen
 )
 
 // A MatchConfig describes the deployment and the players.
@@ -36,6 +37,7 @@ type MatchConfig struct {
 
 	Durability string // of sessions: log or none
 	Clients    int
+	Listeners  int // of the clients: they send no message
 	Seed       uint64
 	Reroute    time.Duration // from the death of an edge until its flows move
 	File       string        // the history
@@ -69,8 +71,8 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if ctx, m.Crowd, err = NewCrowd(ctx, cfg.File); err != nil {
 		return m, err
 	}
-	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients, %d relays, %d edges, %d NATS servers, durability %s, log mode %s, flows move after %v",
-		cfg.Seed, cfg.Clients, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
+	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients of which %d only listen, %d relays, %d edges, %d NATS servers, durability %s, log mode %s, flows move after %v",
+		cfg.Seed, cfg.Clients, cfg.Listeners, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
 	m.NC, err = nats.Connect(m.url(), nats.SetCustomDialer(m.Here), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	if err != nil {
@@ -82,7 +84,27 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if _, err := m.NC.Subscribe("dnp.v1.log.>", m.watchLog); err != nil {
 		return m, err
 	}
-	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players", func() bool { return m.game.HeardParties() >= cfg.Clients })
+	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players that speak, and all others see updates", func() bool {
+		return m.game.HeardParties() >= cfg.Clients-cfg.Listeners && len(m.deaf()) == 0
+	})
+}
+
+// deaf returns the players that only listen and saw no update lately.
+func (m *Match) deaf() (names []string) {
+	for _, p := range m.Players {
+		if p.Listens && !p.Playing(time.Now()) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// AwaitListeners waits until all players that only listen see updates. Those that do not are problems.
+func (m *Match) AwaitListeners(ctx context.Context) {
+	_ = proc.Await(ctx, deafMost, "listeners see updates", func() bool { return len(m.deaf()) == 0 }) // the loop says who does not
+	for _, name := range m.deaf() {
+		m.Log.Add(history.Record{Kind: history.Problem, Who: name, Note: fmt.Sprintf("%s only listens, and has seen no update for %v", name, deafMost)})
+	}
 }
 
 func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }
@@ -97,8 +119,12 @@ func (m *Match) play(ctx context.Context) (err error) {
 	kinds := Behaviours()
 	for i := 0; i < m.cfg.Clients && err == nil; i++ {
 		b := kinds[i%len(kinds)]
+		name, listens := fmt.Sprint(b.Name, i), (i+1)*m.cfg.Listeners/m.cfg.Clients > i*m.cfg.Listeners/m.cfg.Clients // evenly among all
+		if listens {
+			name = history.ListenerPrefix + name
+		}
 		m.Join(ctx, &Player{
-			Name: fmt.Sprint(b.Name, i), Behaviour: b, Server: m.Addr(), Local: local, Host: m.Here,
+			Name: name, Listens: listens, Behaviour: b, Server: m.Addr(), Local: local, Host: m.Here,
 			Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(100+i))), Flow: m.Name, Ended: m.Forget,
 		})
 	}

@@ -54,9 +54,10 @@ type Player struct {
 	Local     netip.AddrPort // port 0 means any
 	Host      *rig.Host      // on which it opens its socket; nil means this process
 
-	Pace *Pace      // of its messages; nil = it sends none
-	Rand *rand.Rand // of the times between messages; nil if Pace is
-	Note func(history.Record)
+	Listens bool       // it sends no message
+	Pace    *Pace      // of its messages; nil = it sends none
+	Rand    *rand.Rand // of the times between messages; nil if Pace is
+	Note    func(history.Record)
 
 	// Flow is called with the address of each socket and the party that uses it, Ended with
 	// the same address at its end. Both may be nil.

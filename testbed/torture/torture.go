@@ -2,8 +2,8 @@
 
 // Package torture breaks edges, Redis and NATS servers under running sessions and records
 // what clients and the game server notice: NATS servers, Redis, a relay and three edges, each
-// a process on a host of its own; 50 clients of package dnptest behind a balancer in this
-// process; and a game server made with package publisher. Package history judges the records.
+// a process on a host of its own; 50 clients of package dnptest, half of which only listen, behind a
+// balancer in this process; and a game server made with package publisher. Package history judges the records.
 //
 //	verdict, err := torture.Run(ctx, torture.Config{Bin: "bin", File: "history.jsonl", …})
 //
@@ -176,6 +176,7 @@ func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 		if err := ph.cause(r, context.WithoutCancel(ctx), ph.Name, n); err != nil {
 			return err
 		}
+		r.AwaitListeners(context.WithoutCancel(ctx))
 		line := fmt.Sprintf("%s %d/%d", ph.Name, n+1, ph.Count)
 		if d := r.Interrupted() - before; d > 0 {
 			line += fmt.Sprintf(": %d clients interrupted", d)

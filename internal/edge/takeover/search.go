@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -50,13 +52,26 @@ func (s *search) take(now time.Time) bool {
 // seek begins to search for the way to the client of a session.
 func (b *base) seek(now time.Time, s *Session) {
 	s.search.silent = false
-	if b.cfg.Forward == nil || b.cfg.AnswerOnly || s.search.searching() || len(b.host.View().edges) == 0 {
+	v := b.host.View()
+	if b.cfg.Forward == nil || b.cfg.AnswerOnly || s.search.searching() || len(v.edges) == 0 && !v.alone {
 		return
 	}
 	b.counts.WaysSought++
 	b.detour(s, func() { s.search.begin(now) })
 	b.ask(s)
 	b.wake(s)
+}
+
+// EdgeLost searches for the ways to the clients that were reached by an edge that is gone or does not answer.
+func (b *base) EdgeLost(now time.Time, node string) {
+	if b.detours == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		if s := b.byName[name]; s.path.Edge == node && s.stays() {
+			b.seek(now, s)
+		}
+	}
 }
 
 // watch looks after the way to the client of a session, and returns when to look again; zero for never.
@@ -89,10 +104,14 @@ func (b *base) watch(now time.Time, s *Session) time.Time {
 	return w.look
 }
 
-// bySearch sends a datagram of a session that searches by other edges than its ways, if it is among the first.
+// bySearch sends a datagram of a session that searches directly and by other edges, but not by its ways, if it is
+// among the first.
 func (t *Takeover) bySearch(s *Session, epoch uint64, p []byte) {
 	if !s.search.searching() || !s.search.take(t.turned) {
 		return
+	}
+	if s.path.Edge != "" && !s.others.has("") {
+		t.host.Direct(s.client, p)
 	}
 	edges := t.host.View().edges
 	for i := range min(len(edges), searchersMax) {

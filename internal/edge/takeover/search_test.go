@@ -90,16 +90,19 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// TestMovedSilently: a balancer moves the flow of a client that only listens. The edge notices by its next probe.
+// TestMovedSilently: a balancer moves the flow of a client that only listens, although all edges live. The edge
+// notices by its next probe, also if the client now comes to the edge itself.
 func TestMovedSilently(t *testing.T) {
 	first, addr := newTestEdge(t), clientAddr(1)
 	c := first.join(addr)
 	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
-	flow := "e3"
+	flow := ""
 	first.pin(first, c, &flow)
-	first.play(c, 20*time.Second)
-	if s := first.workers[0].session(addr); s == nil || s.path.Edge != "e3" {
-		t.Fatalf("the session is %+v", s)
+	for _, flow = range []string{"e3", "e2", "", "e3"} {
+		first.play(c, 20*time.Second)
+		if s := first.workers[0].session(addr); s == nil || s.search.searching() || s.path.Edge != flow {
+			t.Fatalf("the session is %+v, want it to reach the client by %q", s, flow)
+		}
 	}
 }
 

@@ -57,11 +57,13 @@ func runTorture(ctx context.Context, args []string) error {
 	}
 	var cfg torture.Config
 	var phases, modes string
+	var listening float64
 	c := newFlags("torture")
 	c.redisFlag()
 	c.IntVar(&cfg.NATS, "nats", 3, "NATS servers: 1 or 3")
 	c.StringVar(&modes, "log-modes", "", "session log modes of the edges, joined by commas: the first for all phases, and steady compares all (default with 3 NATS servers: quorum,replicated)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")
+	c.Float64Var(&listening, "listening", 0.5, "share of the clients that only listen")
 	c.StringVar(&cfg.Durability, "durability", "log", "session durability of the edges: log, or none, whose losses the check must notice")
 	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all that -nats and the privileges allow)")
 	c.Float64Var(&cfg.Scale, "scale", 1, "factor on the number of faults")
@@ -79,6 +81,10 @@ func runTorture(ctx context.Context, args []string) error {
 	if modes == "" && cfg.NATS == 3 && cfg.Durability == "log" {
 		modes = "quorum,replicated"
 	}
+	if listening < 0 || listening > 1 {
+		return fmt.Errorf("-listening %g is not a share, 0 to 1", listening)
+	}
+	cfg.Listeners = int(listening * float64(cfg.Clients))
 	cfg.Phases, cfg.LogModes = list(phases), list(modes)
 	c.match(&cfg.MatchConfig)
 	v, err := torture.Run(ctx, cfg)
