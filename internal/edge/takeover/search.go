@@ -98,8 +98,11 @@ func (b *base) watch(now time.Time, s *Session) time.Time {
 		b.ask(s)
 	case !known || member.Phase == cluster.PhaseStarting:
 		b.seek(now, s)
-	case member.Phase >= cluster.PhaseDraining && now.Sub(w.heard) >= watchPause:
+	case member.Phase < cluster.PhaseDraining:
+	case now.Sub(w.heard) >= watchPause:
 		b.ask(s)
+	default:
+		w.look = w.heard.Add(watchPause)
 	}
 	return w.look
 }
