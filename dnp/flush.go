@@ -161,7 +161,7 @@ func (w *updateWriter) encode(slot int, s *Source) {
 		if version <= l.sent {
 			continue
 		}
-		v := s.cfg.State.Value(i)
+		v := s.value(i)
 		if l.has(linkHeld) && w.c.links.holds.withhold(newHoldKey(slot, i), v, w.c.e.clock.now) || !w.open(l.id, len(v)) {
 			continue
 		}
@@ -205,10 +205,10 @@ func (w *updateWriter) close() {
 // piece: profile spec has no other way. For a value that is withheld the peer gets its
 // own bytes.
 func (w *updateWriter) encodePrefix(slot int, s *Source) {
-	l, p, state := &w.c.links.slots[slot], w.c.e.cfg.Profile, s.cfg.State
+	l, p, layout := &w.c.links.slots[slot], w.c.e.cfg.Profile, s.cfg.State.Layout()
 	n, need := s.lastNewer(l.sent)+1, p.UpdateLinkSize()
 	for i := range n {
-		need += p.UpdateValueSize(len(w.c.links.valueFor(slot, i, state.Value(i))))
+		need += p.UpdateValueSize(len(w.c.links.valueFor(slot, i, s)))
 	}
 	if p.UpdateHeadSize()+need > datagramLimit {
 		w.c.e.drop(DropOversize)
@@ -220,7 +220,7 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 	w.addLink()
 	w.b = p.AppendUpdateLink(w.b, l.id, n)
 	for i := range n {
-		w.b = p.AppendUpdateValue(w.b, i, state.Layout().Type(i), w.c.links.valueFor(slot, i, state.Value(i)))
+		w.b = p.AppendUpdateValue(w.b, i, layout.Type(i), w.c.links.valueFor(slot, i, s))
 	}
 }
 

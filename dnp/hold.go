@@ -186,7 +186,7 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 		return
 	}
 	s := t.core.sources[l.source]
-	if h != nil && bytes.Equal(h.value, s.cfg.State.Value(index)) {
+	if h != nil && bytes.Equal(h.value, s.value(index)) {
 		return
 	}
 	l.sent = min(l.sent, s.changed[index]-1)
@@ -196,13 +196,13 @@ func (t *linkTable) resendValue(slot, index int, h *hold) {
 // valueFor returns what the peer is to have as value index, in profile spec, which cannot
 // leave a value out: what the peer wrote, until the owner has judged that. Afterwards an
 // echo is what any LinkUpdate is.
-func (t *linkTable) valueFor(slot, index int, value []byte) []byte {
-	key := newHoldKey(slot, index)
+func (t *linkTable) valueFor(slot, index int, s *Source) []byte {
+	key, value := newHoldKey(slot, index), s.value(index)
 	held := t.holds.all()[key]
 	switch {
 	case held == nil:
 	case held.undecided:
-		return held.value
+		return s.cfg.State.Layout().Type(index).Sendable(held.value)
 	case !bytes.Equal(held.value, value):
 		t.holds.drop(key)
 	}

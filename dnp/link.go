@@ -169,8 +169,12 @@ func (t *linkTable) appendOffer(b []byte, seq wire.Seq, slot int) []byte {
 	l := &t.slots[slot]
 	s := t.core.sources[l.source]
 	head := wire.LinkState{Seq: seq, Link: l.id, ReadOnly: l.has(linkReadOnly), Message: s.cfg.Message}
-	b = wire.AppendLinkStateHead(b, head, s.cfg.State.Layout().Len())
-	return s.cfg.State.AppendTyped(b)
+	layout := s.cfg.State.Layout()
+	b = wire.AppendLinkStateHead(b, head, layout.Len())
+	for i, typ := range layout.Types() {
+		b = wire.AppendTypedValue(b, typ, s.value(i))
+	}
+	return b
 }
 
 // offerBody returns what follows the number in the offer of a link.
@@ -182,7 +186,7 @@ func (t *linkTable) outgoingSize(o *outgoing) int {
 		return 4 + len(o.data)
 	}
 	s := t.core.sources[t.slots[o.slot].source]
-	return 10 + len(s.cfg.Message) + s.cfg.State.TypedSize()
+	return 10 + len(s.cfg.Message) + s.typedSize()
 }
 
 // freezeOffer freezes the unacknowledged offer of a link, and reports false if there is

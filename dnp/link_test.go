@@ -317,3 +317,33 @@ func TestLinkDownBeyondGap(t *testing.T) {
 	s.wait(60 * time.Millisecond)
 	s.want("with all repeats", "08 0080", "08 0080")
 }
+
+// TestNoDataSizes: data without bytes is sent as one zero byte, and datagrams have room for that.
+func TestNoDataSizes(t *testing.T) {
+	s := serve(t, quiet())
+	src := s.source("data", "data")
+	src.State().Set(0, []byte{0, 0})
+	src.State().Set(1, []byte{0, 0})
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.want("an offer", "05 0000 0080 01 0100 4d 0200 0c 0100 00 0c 0100 00")
+	s.recv("06 0000 00", "07 0080")
+	set(src, 0, "0000")
+	s.flush()
+	s.want("a change", "09 01 0080 01 0000 0100 00")
+}
+
+// TestNoDataSpec: profile spec sends a value that waits for its owner's judgement back to its
+// writer, but never data without bytes.
+func TestNoDataSpec(t *testing.T) {
+	cfg := quiet()
+	cfg.Profile = wire.Spec
+	s, src := linked(t, cfg, false, "data", "uint8")
+	s.recv("09 0100 0080 0100 0c 0000")
+	s.c.Hold(0x8000, 0, []byte{0, 0})
+	set(src, 1, "05")
+	s.flush()
+	s.want("one zero byte stands for it", "09 0100 0080 0200 0c 0100 00 01 05")
+}

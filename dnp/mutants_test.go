@@ -44,6 +44,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "offers_in_any_order", File: "dnp/link.go", Old: "return priority(offers[i]) < mine", New: "return mine == 0", Run: "^TestOffersByPriority$"},
 	{Name: "messages_over_budget", File: repeatFile, Old: "choice == takeOther && c.send.messageAt", New: "choice == takeOther && false && c.send.messageAt", Package: models, Run: "^TestBottleneck$"},
 	{Name: "queues_stay", File: "dnp/budget.go", Old: "budgetMargin = 1.0 / 32", New: "budgetMargin = 0.0", Package: models, Run: "^TestBottleneck$"},
+	{Name: "data_without_bytes", File: "dnp/source.go", Old: "s.cfg.State.Layout().Type(i).Sendable(s.cfg.State.Value(i))", New: "s.cfg.State.Value(i)", Package: models, Run: "^TestNoData$"},
 	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
 }
 

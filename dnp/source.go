@@ -42,6 +42,7 @@ type Source struct {
 	e       *Endpoint
 	handle  uint32
 	links   []linkRef
+	datas   int // values of type data: each may be sent with a byte more than the state has
 	removed bool
 
 	version uint32   // what Changed gives to values; at least 1
@@ -65,8 +66,11 @@ type linkRef struct{ conn, slot uint32 }
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
 	s := &Source{cfg: cfg, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
 	s.SetPriority(cfg.Priority)
-	for i := range s.changed {
+	for i, t := range cfg.State.Layout().Types() {
 		s.changed[i] = 1
+		if t == wire.TypeData {
+			s.datas++
+		}
 	}
 	s.refresh.timer.source = s
 	s.handle = addHandle(&e.sources, &e.freeSources, s)
@@ -175,10 +179,20 @@ func (s *Source) detach(i uint32) {
 	s.links = s.links[:last]
 }
 
+// value returns what peers are sent as value i. Every value in a LinkState or LinkUpdate comes from
+// here, because the state has what its owner set, and that may be data without bytes
+// (dnp/PROTOCOL.md, rule no-empty).
+func (s *Source) value(i int) []byte {
+	return s.cfg.State.Layout().Type(i).Sendable(s.cfg.State.Value(i))
+}
+
+// typedSize returns how many bytes all values with their types take at most.
+func (s *Source) typedSize() int { return s.cfg.State.TypedSize() + s.datas }
+
 // updateSize returns how many bytes a link with all values takes at most.
 func (s *Source) updateSize() int {
-	p, state := s.e.cfg.Profile, s.cfg.State
-	return p.UpdateLinkSize() + state.TypedSize() + (p.UpdateValueSize(0)-1)*state.Layout().Len()
+	p := s.e.cfg.Profile
+	return p.UpdateLinkSize() + s.typedSize() + (p.UpdateValueSize(0)-1)*len(s.changed)
 }
 
 // flushSize returns how many bytes a link takes that lacks the newest version only.
@@ -202,7 +216,7 @@ func (s *Source) encode() {
 		if s.changed[i] != s.version && p != wire.Spec { // profile spec has no index: all values before the last are sent too
 			continue
 		}
-		v := s.cfg.State.Value(i)
+		v := s.value(i)
 		if values++; values > updateValuesMax && p != wire.Spec || len(b)+p.UpdateValueSize(len(v)) > room {
 			return
 		}

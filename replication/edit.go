@@ -53,22 +53,12 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 		return err
 	}
 	if !null {
-		b = append(b[:off], notEmpty(c.fields[i].Type, b[off:])...)
+		b = append(b[:off], c.fields[i].Type.Sendable(b[off:])...)
 	}
 	e.bytes = b
 	e.varied = e.varied || c.fields[i].Type.Variable()
 	e.values = append(e.values, edited{i, off, len(b) - off, null})
 	return nil
-}
-
-// notEmpty returns an encoded value, or one zero byte instead of data without bytes, which is fatal
-// to some clients (dnp/PROTOCOL.md, rule no-empty). Every value that enters a Store passes
-// through it.
-func notEmpty(t wire.ValueType, enc []byte) []byte {
-	if t == wire.TypeData && len(enc) == 2 {
-		return t.Zero()
-	}
-	return enc
 }
 
 // check reports what is wrong with an encoded value for value i.

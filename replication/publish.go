@@ -485,7 +485,7 @@ func (d *ValueDef) check(valueMax uint16) *Error {
 		d.Null = nil
 		return nil
 	}
-	d.Null = notEmpty(d.Type, d.Null)
+	d.Null = d.Type.Sendable(d.Null)
 	c := schema{defs: []ValueDef{*d}, fields: []view.Field{{Type: d.Type}}, valueMax: valueMax}
 	if err := c.check(0, d.Substitute(), false); err != nil {
 		return err.In("substitute for null")

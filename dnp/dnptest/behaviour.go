@@ -52,6 +52,7 @@ type Behaviour struct {
 	MessagesAnyTime  bool // unreliable messages are delivered while connecting (C 783)
 	ThrowsOnEmpty    bool // an empty message raises: it is dropped, or sticks if reliable (P, ENG)
 	CrashesOnBadData bool // a datagram that does not parse ends the game (ENG)
+	CrashesOnNoData  bool // a data value without bytes ends the game (ENG)
 
 	// Long messages.
 
@@ -166,6 +167,7 @@ func Engine() Behaviour {
 	b.ChecksSource = true
 	b.ThrowsOnEmpty = true
 	b.CrashesOnBadData = true
+	b.CrashesOnNoData = true
 	b.LinkDown = DownWhileListening
 	b.Relinks = true
 	b.MismatchDown = true

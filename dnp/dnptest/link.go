@@ -223,8 +223,12 @@ func (b *Behaviour) readable(v wire.Values) bool {
 }
 
 // readableValue: Python compares the length in bytes with the number of
-// characters, and gives vectors the type of a scalar.
+// characters, and gives vectors the type of a scalar. The engine's reader throws when it is to
+// read no bytes.
 func (b *Behaviour) readableValue(t wire.ValueType, value []byte) bool {
+	if b.CrashesOnNoData && t == wire.TypeData && len(value) == 2 {
+		return false
+	}
 	if b.NoVectors && t.Kind() == wire.KindFloat && t.Components() > 1 {
 		return false
 	}

@@ -174,6 +174,10 @@ func (c *Client) readValues(r *wire.Reader, l *Link, n int) bool {
 			return false
 		}
 		value := r.Value(types[index])
+		if r.Err() == nil && c.b.CrashesOnNoData && !c.b.readableValue(types[index], value) {
+			c.bad("data without bytes")
+			return true
+		}
 		if r.Err() != nil || !c.b.readableValue(types[index], value) {
 			return false
 		}

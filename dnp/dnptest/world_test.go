@@ -57,6 +57,7 @@ type server struct {
 	nextFlush time.Time
 	profile   wire.Profile
 	sources   []*dnp.Source
+	writable  bool // clients may write the sources
 	names     []string
 	remotes   map[netip.AddrPort]*remote
 	lose      func(p []byte) bool // reports datagrams to drop instead of sending; may be nil
@@ -186,7 +187,7 @@ func (s *server) connected(addr netip.AddrPort, c *dnp.Conn) {
 	}
 	s.remotes[addr] = r
 	for _, src := range s.sources {
-		if err := c.Link(src, true); err != nil {
+		if err := c.Link(src, !s.writable); err != nil {
 			s.w.Fatalf("link: %v", err)
 		}
 	}

@@ -144,6 +144,15 @@ func (t ValueType) Zero() []byte {
 	return zeros[:n:n]
 }
 
+// Sendable returns an encoded value of type t, or one zero byte instead of data without bytes
+// (dnp/PROTOCOL.md, rule no-empty). t must be valid.
+func (t ValueType) Sendable(enc []byte) []byte {
+	if t == TypeData && len(enc) == 2 {
+		return emptyData
+	}
+	return enc
+}
+
 // CheckValue reports whether p is exactly one encoded value of type t.
 func CheckValue(t ValueType, p []byte) bool {
 	r := NewReader(p)
