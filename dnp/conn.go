@@ -113,6 +113,7 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
 		c.life.hearIf(c.links.receiveUpdate(body, now), now)
+		c.links.correct(&c.path, len(p), now, out)
 	default:
 		if !isReliable(cmd, c.e.cfg.Profile) {
 			c.e.drop(DropUnknownCommand)

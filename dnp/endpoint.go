@@ -70,6 +70,8 @@ type core struct {
 	later   []Event  // of calls between two of them
 	lent    [][]byte // buffers that events may alias until the next Receive or Advance
 	buffers [][]byte // free buffers for commands that arrive early
+
+	forbidden []holdKey // what the LinkUpdate under way has for links that the peer may not write
 }
 
 // New returns an Endpoint, or an error that names every problem of cfg.

@@ -158,7 +158,8 @@ const (
 	DropHastyResend                      // "resend at once" too soon after the last sending
 	DropUnknownLink                      // names no link; the rest of a LinkUpdate is dropped with it
 	DropLinkNotUp                        // LinkUpdate of a link that is not up
-	DropReadOnly                         // LinkUpdate of a link that the peer may not write
+	DropReadOnly                         // LinkUpdate of a link that the peer may not write; it is corrected
+	DropCorrection                       // such a correction, or a part of it, that the bounds left to the scrub
 	DropLinkTaken                        // an offer of a LinkId that is in use
 	DropLinksFull                        // an offer beyond PeerLinksMax, answered with LinkDown
 	DropTooManyValues                    // an offer beyond PeerValuesMax, answered with LinkDown
@@ -187,7 +188,7 @@ var dropNames = [...]string{
 	DropRefused: "refused", DropUnexpected: "unexpected", DropOutsideWindow: "outside_window", DropEarlyFull: "early_full", DropRepeat: "repeat",
 	DropUnfinished: "unfinished",
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
-	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
+	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropCorrection: "correction", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
 	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",

@@ -1,9 +1,12 @@
 package dnp
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -227,10 +230,80 @@ func TestPeerOffersOurID(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
-	s, _ := linked(t, quiet(), true, "uint8")
+	s, src := linked(t, quiet(), true, "uint8", "uint16")
 	s.recv("09 01 0080 01 0000 07")
 	s.events("no library enforces it, so we must")
 	s.dropped("counted", DropReadOnly, 1)
+	s.want("the peer shows what it wrote, and is corrected", "09 01 0080 01 0000 00")
+	s.recv("09 01 0080 01 0000 00")
+	s.want("a library may send back what it was sent, which needs no answer")
+	set(src, 1, "0500")
+	s.recv("09 01 0080 02 0000 00 0100 0900")
+	s.want("only what differs, and the newest value", "09 01 0080 01 0100 0500")
+	s.flush()
+	s.sent = nil
+	s.c.log = &journal{core: &s.e.core, muted: true}
+	s.c.links.log = s.c.log
+	s.recv("09 01 0080 01 0000 07")
+	s.want("a connection that must say nothing says nothing")
+}
+
+func TestReadOnlySpec(t *testing.T) {
+	cfg := quiet()
+	cfg.Profile = wire.Spec
+	s, _ := linked(t, cfg, true, "uint8", "uint8", "uint8")
+	s.recv("09 0100 0080 0300 01 00 01 07 01 00")
+	s.want("the values up to the last that differs", "09 0100 0080 0200 01 00 01 00")
+}
+
+// TestReadOnlyAnswers: who writes to read-only links gets back no more bytes than it sends, and a
+// datagram a second.
+func TestReadOnlyAnswers(t *testing.T) {
+	cfg := quiet()
+	s, src := linked(t, cfg, true, "string", "uint8", "string")
+	set(src, 0, "0400"+"61626364")
+	set(src, 2, "e803"+strings.Repeat("61", 1000))
+	s.flush()
+	s.sent = nil
+	for i := range 3 {
+		s.recv("09 01 0080 01 0000 0000")
+		s.want(fmt.Sprintf("second %d: an answer that is longer than the write", i), "09 01 0080 01 0000 0400 61626364")
+		s.recv("09 01 0080 01 0000 0000")
+		s.want("no second one")
+		s.recv("09 01 0080 02 0100 07 0000 0000")
+		s.want("what fits", "09 01 0080 01 0100 00")
+		s.wait(time.Second)
+	}
+	s.e.cfg.Rate = admit.Rate{}
+	in, out := 0, 0
+	for range 1000 {
+		for _, d := range []string{"09 01 0080 01 0200 0000", "09 01 0080 02 0200 0000 0000 0000", "09 02 0080 01 0200 0000 0080 01 0100 07"} {
+			s.recv(d)
+			in += len(unhex(d))
+		}
+		s.wait(10 * time.Millisecond)
+	}
+	for _, d := range s.sent {
+		out += len(d) / 2
+	}
+	if seconds := 11; out > in+seconds*s.e.cfg.DatagramMax || len(s.sent) > 3000 {
+		t.Errorf("%d bytes out for %d in within 10 s, in %d datagrams", out, in, len(s.sent))
+	}
+	if out < 1000 {
+		t.Errorf("%d bytes out, want corrections", out)
+	}
+	s.sent = nil
+	many := ""
+	for range 200 {
+		many += "0100 07"
+	}
+	s.recv("09 01 0080 c8" + many)
+	if n := len(s.sent); n != 1 || s.sent[0][8:10] != "7f" {
+		t.Errorf("200 values are corrected with %d datagrams, the first %.20v, want one of 127", n, s.sent)
+	}
+	if cap(s.e.forbidden) > 256 {
+		t.Errorf("%d forbidden values are noted", cap(s.e.forbidden))
+	}
 }
 
 func TestSpecProfile(t *testing.T) {

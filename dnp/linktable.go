@@ -72,6 +72,7 @@ type linkTable struct {
 	downs      retrySchedule // LinkDowns being repeated
 	catchUps   retrySchedule // values being repeated to links that were behind
 	scrub      scrubber
+	longAnswer instant // from when on a correction may be longer than the write
 
 	pending      []uint16 // slots to flush
 	pendingBytes int      // a bound on the bytes of those whose values did not change

@@ -45,6 +45,9 @@ var pathMutants = []mutants.Mutant{
 	{Name: "messages_over_budget", File: repeatFile, Old: "choice == takeOther && c.send.messageAt", New: "choice == takeOther && false && c.send.messageAt", Package: models, Run: "^TestBottleneck$"},
 	{Name: "queues_stay", File: "dnp/budget.go", Old: "budgetMargin = 1.0 / 32", New: "budgetMargin = 0.0", Package: models, Run: "^TestBottleneck$"},
 	{Name: "data_without_bytes", File: "dnp/source.go", Old: "s.cfg.State.Layout().Type(i).Sendable(s.cfg.State.Value(i))", New: "s.cfg.State.Value(i)", Package: models, Run: "^TestNoData$"},
+	{Name: "no_correction", File: "dnp/conn.go", Old: "\t\tc.links.correct(&c.path, len(p), now, out)\n", New: "", Package: models, Run: "^TestReadOnlyWrites$"},
+	{Name: "corrections_amplify", File: "dnp/peerlink.go", Old: "room = min(room, size)", New: "room = min(room, 1200)", Run: "^TestReadOnlyAnswers$"},
+	{Name: "equal_values_are_corrected", File: "dnp/peerlink.go", Old: "if !differs && t.core", New: "if false && t.core", Run: "^TestReadOnly$"},
 	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
 }
 

@@ -1,6 +1,11 @@
 package dnp
 
-import "github.com/dnprelay/dnprelay/dnp/wire"
+import (
+	"bytes"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
 
 // receiveOffer handles a LinkState, which was acknowledged. The answer is LinkUp or
 // LinkDown, never silence and never both.
@@ -162,9 +167,88 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) b
 	switch {
 	case !l.peerWrites():
 		t.core.drop(DropReadOnly)
+		t.forbid(slot, u)
 	case values > 0:
 		t.core.stats.UpdatesIn++
 		t.core.event(t.conn, Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
 	}
 	return true
+}
+
+// longAnswerPause is how long a peer waits for another correction that is longer than its write.
+const longAnswerPause = time.Second
+
+// forbid notes the values of an update of a link that the peer may not write, so that correct
+// answers them, unless they are what the state has: a library may send back what it was sent. In
+// profile spec an answer needs those before, too.
+func (t *linkTable) forbid(slot int, u Update) {
+	list, source := t.core.forbidden, t.core.sources[t.slots[slot].source]
+	end := len(list)
+	for index, v, ok := u.Next(); ok; index, v, ok = u.Next() {
+		differs := !bytes.Equal(v, source.value(index))
+		if !differs && t.core.cfg.Profile != wire.Spec {
+			continue
+		}
+		if len(list) == updateValuesMax {
+			t.core.drop(DropCorrection)
+			break
+		}
+		if list = append(list, newHoldKey(slot, index)); differs {
+			end = len(list)
+		}
+	}
+	t.core.forbidden = list[:end]
+}
+
+// correct answers a LinkUpdate of size bytes with the true values of what the peer must not write:
+// libraries show their application what it wrote until another value comes. The answer is sent
+// once and is not longer than the write, so that it amplifies nothing; once a second it may fill a
+// datagram, because a string may be longer than what was written over it. The scrub
+// corrects what does not fit, and what gets lost.
+func (t *linkTable) correct(p *path, size int, now instant, out Sender) {
+	list, profile, room := t.core.forbidden, t.core.cfg.Profile, t.core.cfg.DatagramMax
+	t.core.forbidden = list[:0]
+	if now < t.longAnswer {
+		room = min(room, size)
+	}
+	switch {
+	case len(list) == 0:
+		return
+	case t.log.isMuted(), p.budget.overdrawn(now), t.answerSize(list[0]) > room:
+		t.core.drop(DropCorrection)
+		return
+	}
+	b, links, values, count := profile.AppendUpdateHead(out.Datagram(room), 0), 0, 0, 0
+	for i, key := range list {
+		slot, index := int(key>>16), int(key&0xFFFF)
+		source := t.core.sources[t.slots[slot].source]
+		v, need := source.value(index), profile.UpdateValueSize(0)
+		another := i == 0 || int(list[i-1]>>16) != slot
+		if another {
+			need += profile.UpdateLinkSize()
+		}
+		if len(b)+need+len(v) > room {
+			t.core.drop(DropCorrection)
+			break
+		}
+		if another {
+			links, values, count = links+1, 0, len(b)+2
+			b = profile.AppendUpdateLink(b, t.slots[slot].id, 0)
+		}
+		values++
+		profile.PutUpdateCount(b[count:], values)
+		b = profile.AppendUpdateValue(b, index, source.cfg.State.Layout().Type(index), v)
+	}
+	profile.PutUpdateLinks(b, links)
+	if len(b) > size {
+		t.longAnswer = now.add(longAnswerPause)
+	}
+	t.core.stats.UpdatesOut += uint64(links)
+	p.emit(b, out)
+}
+
+// answerSize returns the size of a LinkUpdate that has one value.
+func (t *linkTable) answerSize(key holdKey) int {
+	p, source := t.core.cfg.Profile, t.core.sources[t.slots[key>>16].source]
+	return p.UpdateHeadSize() + p.UpdateLinkSize() + p.UpdateValueSize(len(source.value(int(key&0xFFFF))))
 }
