@@ -23,11 +23,15 @@ const (
 	// initial Values. The owner answers with [Conn.Accept] or [Conn.Reject], at any time.
 	EventLinkOffered
 
-	// EventLinkUp: the peer accepted Link, which we offered, or is presumed to have
-	// accepted it: it acknowledged the offer and stayed silent for half a second. A link
-	// that the peer turns out not to have is offered once more under another id, and
-	// comes up with that one; there is no EventLinkDown between.
+	// EventLinkUp: the peer has Link, which we offered: it sent LinkUp or a LinkUpdate. A link
+	// that was only presumed up and that the peer turns out not to have is offered once more under
+	// another id, and comes up with that one; there is no EventLinkDown between.
 	EventLinkUp
+
+	// EventLinkPresumed: the peer acknowledged the offer of Link and stayed silent for half a
+	// second, so it is sent values. Either its LinkUp was lost, or it has no such link.
+	// EventLinkUp follows if it shows that it has.
+	EventLinkPresumed
 
 	// EventLinkDown: the peer refused Link or took it down. The link no longer exists.
 	EventLinkDown
@@ -68,7 +72,7 @@ type Event struct {
 	Kind     EventKind
 	Conn     *Conn
 	Link     wire.LinkID
-	Source   *Source // EventLinkUp, EventUpdate, EventLinkDown (nil if the peer's offer was not accepted)
+	Source   *Source // EventLinkUp, EventLinkPresumed, EventUpdate, EventLinkDown (nil if the peer's offer was not accepted)
 	ReadOnly bool    // EventLinkOffered: the peer does not accept writes
 	Reliable bool    // EventMessage
 

@@ -140,7 +140,7 @@ func (s *connTest) note(events []Event) {
 
 var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
-	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkDown: "link down",
+	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkPresumed: "link presumed", EventLinkDown: "link down",
 	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventSuspect: "suspect",
 	EventUnstored: "unstored", EventAnswered: "answered", EventUnanswered: "unanswered",
 }
@@ -156,7 +156,7 @@ func eventText(v Event) string {
 		return fmt.Sprintf("message %s", v.Data)
 	case EventLinkOffered:
 		return fmt.Sprintf("link offered %04x %s values=%d readonly=%v", v.Link, v.Data, v.Values.Len(), v.ReadOnly)
-	case EventLinkUp, EventLinkDown:
+	case EventLinkUp, EventLinkPresumed, EventLinkDown:
 		return fmt.Sprintf("%s %04x", eventNames[v.Kind], v.Link)
 	case EventUpdate:
 		text := fmt.Sprintf("update %04x", v.Link)

@@ -245,12 +245,12 @@ func (t *linkTable) presume(now instant) {
 
 // bringUp makes an offered link deliver values.
 func (t *linkTable) bringUp(slot int, phase LinkPhase) {
-	l := &t.slots[slot]
-	known := l.phase >= LinkPresumed
-	l.phase = phase
-	if !known {
-		t.core.event(t.conn, Event{Kind: EventLinkUp, Link: l.id, Source: t.sourceAt(slot)})
+	l, kind := &t.slots[slot], EventLinkUp
+	if phase == LinkPresumed {
+		kind = EventLinkPresumed
 	}
+	l.phase = phase
+	t.core.event(t.conn, Event{Kind: kind, Link: l.id, Source: t.sourceAt(slot)})
 	if l.sent != t.core.sources[l.source].version {
 		t.mark(slot)
 		t.startCatchUp(slot)

@@ -48,6 +48,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "no_correction", File: "dnp/conn.go", Old: "\t\tc.links.correct(&c.path, len(p), now, out)\n", New: "", Package: models, Run: "^TestReadOnlyWrites$"},
 	{Name: "corrections_amplify", File: "dnp/peerlink.go", Old: "room = min(room, size)", New: "room = min(room, 1200)", Run: "^TestReadOnlyAnswers$"},
 	{Name: "equal_values_are_corrected", File: "dnp/peerlink.go", Old: "if !differs && t.core", New: "if false && t.core", Run: "^TestReadOnly$"},
+	{Name: "presumed_is_linked", File: "dnp/link.go", Old: "kind = EventLinkPresumed", New: "kind = EventLinkUp", Run: "^TestLinkPresumed$"},
 	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
 }
 

@@ -13,7 +13,7 @@ import (
 
 // An Event is news of a space. Fields that do not belong to its type are empty.
 type Event struct {
-	Type string // joined, left, linked, rejected, changed, refused, reassert, recycle, uncertain
+	Type string // joined, left, linked, presumed, rejected, changed, refused, reassert, recycle, uncertain
 
 	Time       time.Time `json:"ts"`
 	Epoch, Seq uint64
@@ -22,7 +22,7 @@ type Event struct {
 	Session string // of joined and left
 	Edge    string
 	Reason  string // of left
-	Key     string // of linked, rejected, changed and refused
+	Key     string // of linked, presumed, rejected, changed and refused
 	Link    uint16
 	Code    string                     // of refused
 	Values  map[string]json.RawMessage // of changed and refused, by name, as JSON

@@ -35,6 +35,7 @@ const (
 	EventJoined    EventType = "joined"
 	EventLeft      EventType = "left"
 	EventLinked    EventType = "linked"
+	EventPresumed  EventType = "presumed" // the client acknowledged the offer and said nothing
 	EventRejected  EventType = "rejected"
 	EventChanged   EventType = "changed" // written by a client
 	EventRefused   EventType = "refused" // a write of a client that was not applied

@@ -242,3 +242,22 @@ func TestClientStates(t *testing.T) {
 		w.within(time.Second, "both see what the game server wrote", func() bool { return a.has("avatar", 0, u16(9)) && b.has("avatar", 0, u16(9)) })
 	})
 }
+
+// TestPresumed: what the edge only presumes is no `linked`. A library whose application does not
+// expect a layout acknowledges the offer and says nothing; nothing tells it from a client whose
+// LinkUp got lost.
+func TestPresumed(t *testing.T) {
+	w, e := newWorldWithEdge(t, nil)
+	w.mustPublish("s", `{"op":"put","key":"tower","message":"T","access":"read-write","values":[{"name":"hp","type":"float32","value":93.5}]}`)
+	w.join(e, dnptest.Java(), dnptest.App{Offered: func(dnptest.Offer) dnptest.Answer { return dnptest.Mismatch }})
+	w.event(3*time.Second, "presumed", "tower")
+	w.net.Run(2 * time.Second)
+	if n := w.count("linked"); n != 0 {
+		t.Fatalf("%d links of a client that has none are told as linked", n)
+	}
+	w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.event(3*time.Second, "linked", "tower")
+	if n := w.count("presumed"); n != 1 {
+		t.Errorf("%d links are presumed, want 1: the second client answered", n)
+	}
+}

@@ -96,6 +96,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "address_without_headers", File: "internal/telemetry/server.go", Old: "return ip.Unmap().IsLoopback()", New: "return ip.Unmap().IsLoopback() || ip.IsUnspecified()", Package: "internal/telemetry", Run: "^TestWebPages$"},
 	{Name: "groups_only_by_write", File: "internal/edge/fanout/session.go", Old: "if r.oldHolder {", New: "if false {", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
 	{Name: "groups_by_answers_of_before", File: "internal/edge/fanout/session.go", Old: "case epoch != 0 && epoch != r.epoch:", New: "case false:", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
+	{Name: "presumed_is_told_as_linked", File: "internal/edge/fanout/session.go", Old: "s.linked(now, ev, replication.EventPresumed)", New: "s.linked(now, ev, replication.EventLinked)", Package: "internal/systest", Run: "^TestPresumed$"},
 }
 
 func TestRuleMutantsApply(t *testing.T) { mutants.Check(t, ruleMutants) }

@@ -84,7 +84,7 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e.textField("reason", ev.Reason)
 	e.textField("key", ev.Key)
 	switch ev.Type {
-	case replication.EventLinked, replication.EventRejected:
+	case replication.EventLinked, replication.EventPresumed, replication.EventRejected:
 		e.key("link").uint(uint64(ev.Link))
 	case replication.EventChanged, replication.EventRefused:
 		e.eventValues(ev.Values)

@@ -48,6 +48,7 @@ func TestEvents(t *testing.T) {
 		{replication.Event{Type: "joined", Client: "c", Session: "s", Edge: "e"}, `,"client":"c","session":"s","edge":"e"`},
 		{replication.Event{Type: "left", Client: "c", Session: "s", Edge: "e", Reason: "closed"}, `,"client":"c","session":"s","edge":"e","reason":"closed"`},
 		{replication.Event{Type: "linked", Client: "c", Key: "k"}, `,"client":"c","key":"k","link":0`},
+		{replication.Event{Type: "presumed", Client: "c", Key: "k", Link: 0x8001}, `,"client":"c","key":"k","link":32769`},
 		{replication.Event{Type: "rejected", Client: "c", Key: "k", Link: 0x8000}, `,"client":"c","key":"k","link":32768`},
 		{
 			replication.Event{Type: "changed", Client: "c", Key: "k", Values: []replication.EventValue{{Name: "hp", Type: 1, Value: []byte{5}}, {Name: "1", Type: 14, Value: []byte{1, 2}}}},

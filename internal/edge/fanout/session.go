@@ -104,7 +104,9 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventLinkOffered:
 		s.ownStates.offered(now, ev)
 	case dnp.EventLinkUp:
-		s.linked(now, ev)
+		s.linked(now, ev, replication.EventLinked)
+	case dnp.EventLinkPresumed:
+		s.linked(now, ev, replication.EventPresumed)
 	case dnp.EventLinkDown:
 		s.unlinked(now, ev)
 	case dnp.EventUpdate:
@@ -131,9 +133,10 @@ func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.Node, Reason: reason.String()})
 }
 
-func (s *Session) linked(now time.Time, ev *dnp.Event) {
+// linked reports a link that the client has, or may have.
+func (s *Session) linked(now time.Time, ev *dnp.Event, typ replication.EventType) {
 	if st, ok := stateOf(ev.Source); ok {
-		s.emit(now, replication.Event{Type: replication.EventLinked, Key: st.Desc.Key, Link: uint16(ev.Link)})
+		s.emit(now, replication.Event{Type: typ, Key: st.Desc.Key, Link: uint16(ev.Link)})
 	}
 }
 
