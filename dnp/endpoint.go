@@ -198,6 +198,21 @@ func (e *Endpoint) All(yield func(*Conn) bool) {
 // Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged.
 func (e *Endpoint) Undelivered(c *Conn) int { return c.send.undelivered() }
 
+// LinkIDs reports whether nine tenths of the LinkIds of a connection are used up, and whether all are.
+func (e *Endpoint) LinkIDs(c *Conn) (few, none bool) {
+	return c.links.ids.few(), len(c.links.ids.index) >= c.links.ids.usable()
+}
+
+// A Traffic is how many reliable commands a connection has seen.
+type Traffic struct{ Sent, Received uint64 }
+
+// Traffic returns the reliable commands of a connection, and whether none is under way: neither is
+// sent and unacknowledged, or waits, nor has come in part or before its turn, or waits for the log.
+func (e *Endpoint) Traffic(c *Conn) (t Traffic, idle bool) {
+	idle = len(c.send.flight) == 0 && !c.send.waiting() && len(c.recv.early) == 0 && c.recv.long.dueAt() == never
+	return Traffic{Sent: c.send.next, Received: c.recv.next}, idle
+}
+
 // Conn returns the connection with the peer at this address.
 func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 	c, ok := e.byAddr[addr]

@@ -45,8 +45,11 @@ const (
 
 	// EventRecycle: nine tenths of the LinkIds of this connection are used up. The
 	// peer cannot be told to start again, so the owner should close the connection at
-	// a quiet moment.
+	// a quiet moment; see [Endpoint.Traffic].
 	EventRecycle
+
+	// EventUsedUp: all LinkIds of this connection are used up, so it gets no more links.
+	EventUsedUp
 
 	// EventSuspect: more than 50 reliable commands with numbers outside the window
 	// arrived within a second, as if somebody forged datagrams of the peer. At most
@@ -124,6 +127,7 @@ const (
 	CloseUncertain                     // the peer contradicts the log
 	CloseExpired                       // given by owners: the peer's permission ended
 	CloseReplaced                      // given by owners: the same client connected once more
+	CloseRecycle                       // given by owners: the LinkIds are used up, or nearly; a new connection has all of them
 
 	numCloseReasons = iota
 )
@@ -133,7 +137,7 @@ var closeNames = [...]string{
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",
-	CloseExpired: "expired", CloseReplaced: "replaced",
+	CloseExpired: "expired", CloseReplaced: "replaced", CloseRecycle: "recycle",
 }
 
 // String returns the name of r in metrics and logs.

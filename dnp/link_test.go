@@ -354,10 +354,41 @@ func TestLinkIDsRunOut(t *testing.T) {
 		s.c.Unlink(src, false)
 	}
 	s.pump()
-	s.events("a warning comes at 90 %", "recycle")
+	s.events("a warning comes at 90 %, and a word at the end, once each", "recycle", "used up")
+	if few, none := s.e.LinkIDs(s.c); !few || !none {
+		t.Fatalf("few = %v, none = %v: want both", few, none)
+	}
 	if want := listenerHigh + listenerLow - questionIDs; n != want {
 		t.Fatalf("%d links, want %d: the rest is for questions", n, want)
 	}
+}
+
+// TestTraffic follows what counts as reliable commands under way.
+func TestTraffic(t *testing.T) {
+	s := serve(t, quiet())
+	first, idle := s.e.Traffic(s.c)
+	if !idle {
+		t.Fatal("a connection on which nothing happens is not idle")
+	}
+	want := func(why string, sent, received uint64, idle bool) {
+		t.Helper()
+		got, is := s.e.Traffic(s.c)
+		if got.Sent -= first.Sent; got.Sent != sent || got.Received-first.Received != received || is != idle {
+			t.Fatalf("%s: sent %d, received %d, idle %v; want %d, %d, %v", why, got.Sent, got.Received-first.Received, is, sent, received, idle)
+		}
+	}
+	s.c.Send([]byte("a"), 0)
+	want("a message waits", 0, 0, false)
+	s.pump()
+	want("it is not acknowledged", 1, 0, false)
+	s.recv(fmt.Sprintf("06 %02x00 00", first.Sent))
+	want("it is", 1, 0, true)
+	s.recv(fmt.Sprintf("04 %02x00 61", first.Received+1))
+	want("a command came before its turn", 1, 0, false)
+	s.recv(fmt.Sprintf("04 %02x00 61", first.Received))
+	want("the missing one came", 1, 2, true)
+	s.recv(fmt.Sprintf("0a %02x00 01 61", first.Received+2))
+	want("a long message has begun", 1, 3, false)
 }
 
 func TestLinksMax(t *testing.T) {

@@ -268,6 +268,9 @@ func (d *linkIDs) usable() int {
 	return listenerHigh + listenerLow - questionIDs
 }
 
+// few reports whether nine tenths of the ids are used up.
+func (d *linkIDs) few() bool { return len(d.index)*10 >= d.usable()*9 }
+
 func (d *linkIDs) id(ordinal int) wire.LinkID {
 	switch {
 	case d.connector:
@@ -320,17 +323,26 @@ func (t *linkTable) newID(slot int) (wire.LinkID, bool) {
 	for len(d.index) < d.usable() {
 		id := d.id(len(d.index))
 		if _, taken := t.peer[id]; taken || d.hello.used(id) {
-			d.index = appendTight(d.index, 0)
+			t.useID(0)
 			continue
 		}
-		d.index = appendTight(d.index, uint16(slot+1))
-		if !d.recycled && len(d.index)*10 >= d.usable()*9 {
-			d.recycled = true
-			t.core.event(t.conn, Event{Kind: EventRecycle})
-		}
+		t.useID(uint16(slot + 1))
 		return id, true
 	}
 	return 0, false
+}
+
+// useID notes what the next id stands for, and tells the owner when few ids are left, or none.
+func (t *linkTable) useID(slot uint16) {
+	d := &t.ids
+	d.index = appendTight(d.index, slot)
+	switch {
+	case len(d.index) == d.usable():
+		t.core.event(t.conn, Event{Kind: EventUsedUp})
+	case !d.recycled && d.few():
+		d.recycled = true
+		t.core.event(t.conn, Event{Kind: EventRecycle})
+	}
 }
 
 // appendTight appends and grows by an eighth. A connection has many tables that mostly

@@ -49,6 +49,9 @@ var pathMutants = []mutants.Mutant{
 	{Name: "corrections_amplify", File: "dnp/peerlink.go", Old: "room = min(room, size)", New: "room = min(room, 1200)", Run: "^TestReadOnlyAnswers$"},
 	{Name: "equal_values_are_corrected", File: "dnp/peerlink.go", Old: "if !differs && t.core", New: "if false && t.core", Run: "^TestReadOnly$"},
 	{Name: "presumed_is_linked", File: "dnp/link.go", Old: "kind = EventLinkPresumed", New: "kind = EventLinkUp", Run: "^TestLinkPresumed$"},
+	{Name: "used_up_in_silence", File: "dnp/linktable.go", Old: "case len(d.index) == d.usable():", New: "case false:", Run: "^TestLinkIDsRunOut$"},
+	{Name: "early_commands_are_quiet", File: "dnp/endpoint.go", Old: " && len(c.recv.early) == 0", New: "", Run: "^TestTraffic$"},
+	{Name: "open_messages_are_quiet", File: "dnp/endpoint.go", Old: " && c.recv.long.dueAt() == never", New: "", Run: "^TestTraffic$"},
 	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
 }
 

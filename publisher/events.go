@@ -21,7 +21,7 @@ type Event struct {
 	Client  string
 	Session string // of joined and left
 	Edge    string
-	Reason  string // of left
+	Reason  string // of left and recycle
 	Key     string // of linked, presumed, rejected, changed and refused
 	Link    uint16
 	Code    string                     // of refused

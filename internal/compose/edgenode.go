@@ -199,6 +199,8 @@ var clientStates = map[string]fanout.ClientStates{
 	"game": fanout.ClientStatesGame, "space": fanout.ClientStatesSpace, "off": fanout.ClientStatesOff,
 }
 
+var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": fanout.RecycleTell}
+
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // newEdge returns an edge that the flags configure. Its ports are open.
@@ -206,7 +208,7 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable) (*edge
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
-		ClientStates: clientStates[c.ClientStates], Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
+		ClientStates: clientStates[c.ClientStates], Recycle: recycles[c.Recycle], Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
 		Auth: auths[c.Auth], TokenKeys: c.TokenKeys,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},

@@ -81,6 +81,9 @@ type Config struct {
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates fanout.ClientStates
 
+	// Recycle says what becomes of sessions whose LinkIds are nearly used up.
+	Recycle fanout.Recycle
+
 	// LogAddresses says how much of clients' addresses log lines show; empty means
 	// truncated.
 	LogAddresses LogAddresses
@@ -150,6 +153,7 @@ func (c Config) validate() error {
 	want(c.Auth != login.AuthOpen || subject.ValidToken(c.OpenSpace), "%q is not the name of a space", c.OpenSpace)
 	want(!strings.HasPrefix(c.OpenSpace, "_"), "space %q: names that start with _ are reserved", c.OpenSpace)
 	want(c.ClientStates <= fanout.ClientStatesOff, "unknown rule %d for states of clients", c.ClientStates)
+	want(c.Recycle <= fanout.RecycleTell, "unknown rule %d for sessions without LinkIds", c.Recycle)
 	want(min(c.Workers, c.Shards, c.SessionsMax, c.SessionsPerAddress) >= 0 && min(c.Flush, c.Linger) >= 0,
 		"negative workers, shards, flush, linger or sessions")
 	want(c.Bus != nil, "no bus")

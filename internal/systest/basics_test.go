@@ -2,6 +2,7 @@ package systest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -259,5 +260,45 @@ func TestPresumed(t *testing.T) {
 	w.event(3*time.Second, "linked", "tower")
 	if n := w.count("presumed"); n != 1 {
 		t.Errorf("%d links are presumed, want 1: the second client answered", n)
+	}
+}
+
+// useLinkIDs replaces 400 states until the LinkIds of a client are nearly used up. It returns the
+// client and the message of the last state.
+func (w *world) useLinkIDs() (client, last string) {
+	w.Helper()
+	const states = 400
+	for round := 1; w.count("recycle") == 0; round++ {
+		var ops []string
+		for i := range states {
+			ops = append(ops, fmt.Sprintf(`{"op":"put","key":"k%d","message":"%d of %d","values":[{"name":"v","type":"uint16","value":1}]}`, i, i, round))
+		}
+		w.mustPublish("s", `{"ops":[`+strings.Join(ops, ",")+`]}`)
+		w.net.Run(20 * time.Millisecond)
+		last = fmt.Sprintf("%d of %d", states-1, round)
+	}
+	return w.event(0, "recycle", "").Client, last
+}
+
+// TestRecycle: the edge closes the connection of a client whose LinkIds are nearly used up when the
+// client has all states, and the client gets all of them again when it comes back.
+func TestRecycle(t *testing.T) {
+	w, e := newWorldWithEdge(t, nil)
+	p := w.join(e, dnptest.Cpp(), dnptest.App{})
+	_, last := w.useLinkIDs()
+	has := func() bool { return p.has(last, 0, u16(1)) }
+	w.within(time.Minute, "the client has the last state", has)
+	if p.Phase() != dnptest.Connected {
+		t.Fatal("the client was sent away while it was busy")
+	}
+	left := w.event(5*time.Second, "left", "")
+	if left.Reason != "recycle" {
+		t.Fatalf("left because of %q, want recycle", left.Reason)
+	}
+	w.within(time.Second, "the client knows", func() bool { return p.Phase() == dnptest.Closed })
+	p.do(p.Connect)
+	w.within(time.Minute, "the client has the last state again", has)
+	if n := w.count("recycle"); n != 1 {
+		t.Errorf("%d events, want one: the new session has all LinkIds", n)
 	}
 }

@@ -96,6 +96,13 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "address_without_headers", File: "internal/telemetry/server.go", Old: "return ip.Unmap().IsLoopback()", New: "return ip.Unmap().IsLoopback() || ip.IsUnspecified()", Package: "internal/telemetry", Run: "^TestWebPages$"},
 	{Name: "groups_only_by_write", File: "internal/edge/fanout/session.go", Old: "if r.oldHolder {", New: "if false {", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
 	{Name: "groups_by_answers_of_before", File: "internal/edge/fanout/session.go", Old: "case epoch != 0 && epoch != r.epoch:", New: "case false:", Package: "internal/edge/fanout", Run: "^TestGroupsByWrite$"},
+	{Name: "recycled_at_once", File: "internal/edge/fanout/recycle.go", Old: "if !now.Before(r.quietAt) && ", New: "if ", Package: "internal/systest", Run: "^TestRecycle$"},
+	{Name: "recycled_under_way", File: "internal/edge/fanout/recycle.go", Old: "if !idle || traffic", New: "if idle && traffic", Package: "internal/edge/fanout", Run: "^TestRecycle$"},
+	{Name: "recycled_between_commands", File: "internal/edge/fanout/recycle.go", Old: "if !idle || traffic != r.traffic {", New: "if !idle {", Package: "internal/edge/fanout", Run: "^TestRecycle$"},
+	{Name: "recycled_with_writes", File: "internal/edge/fanout/recycle.go", Old: " && len(s.writes.list) == 0", New: "", Package: "internal/edge/fanout", Run: "^TestRecycle$"},
+	{Name: "used_up_stays", File: "internal/edge/fanout/recycle.go", Old: "case none:\n\t\ts.conn.Close(dnp.CloseRecycle)", New: "case none:", Package: "internal/edge/fanout", Run: "^TestRecycleUsedUp$"},
+	{Name: "tell_closes", File: "internal/edge/fanout/recycle.go", Old: "!few || s.Recycle == RecycleTell", New: "!few", Package: "internal/edge/fanout", Run: "^TestRecycleTell$"},
+	{Name: "recycling_is_forgotten", File: "internal/edge/fanout/session.go", Old: "\ts.recycle(now)\n\ts.space.alignResumed()", New: "\ts.space.alignResumed()", Package: "internal/edge/fanout", Run: "^TestRecycleResumed$"},
 	{Name: "presumed_is_told_as_linked", File: "internal/edge/fanout/session.go", Old: "s.linked(now, ev, replication.EventPresumed)", New: "s.linked(now, ev, replication.EventLinked)", Package: "internal/systest", Run: "^TestPresumed$"},
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -247,5 +248,41 @@ func TestWoken(t *testing.T) {
 	t.Log(all)
 	if all.claims == 0 || all.repeats == 0 {
 		t.Error("no resumed edge renewed a claim, or none published a waiting message, so that was not tested")
+	}
+}
+
+// TestRecycledByTheNext kills the edge of a client whose LinkIds are nearly used up, while the client
+// talks. When it stops, the next edge ends the session, in the log too, and the client knows.
+func TestRecycledByTheNext(t *testing.T) {
+	w := newTakeoverWorldOf(t, 1, takeoverPlan{name: "recycle"})
+	w.net.Run(2 * time.Second)
+	client, _ := w.useLinkIDs()
+	p := w.players[slices.IndexFunc(w.players, func(p *takeoverPlayer) bool { return p.name == client })]
+	first := p.owner()
+	talk := func(d time.Duration) {
+		for range d / (500 * time.Millisecond) {
+			if err := p.Send(w.net.Now(), []byte("busy")); err != nil {
+				t.Fatal(err)
+			}
+			w.net.Wake(p.addr)
+			w.net.Run(500 * time.Millisecond)
+		}
+	}
+	talk(15 * time.Second) // LinkIds of offers that never left are in the log from the next checkpoint on
+	first.ends()
+	talk(5 * time.Second)
+	if p.Phase() != dnptest.Connected || p.owner() == first {
+		t.Fatalf("the client is %v, and has its old edge: %v; want another one that waits for a quiet moment", p.Phase(), p.owner() == first)
+	}
+	w.within(time.Minute, "another edge ends the session", func() bool {
+		return slices.ContainsFunc(w.events, func(e event) bool { return e.Type == "left" && e.Client == client && e.Reason == "recycle" })
+	})
+	w.within(time.Second, "the client knows", func() bool { return p.Phase() == dnptest.Closed })
+	entries := w.store.Entries(p.log())
+	if k, err := sessionlog.ParseBlock(entries[len(entries)-1].Data); err != nil || k.Close == nil || *k.Close != "recycle" {
+		t.Fatalf("the log ends with %+v (%v), want the end of the session", k, err)
+	}
+	if p.owner() != nil {
+		t.Errorf("%s still claims the session", p.owner().name)
 	}
 }

@@ -59,7 +59,7 @@ const (
 	ClientStatesOff
 )
 
-// Config is what Spaces are made of. All fields but ClientStates must be set.
+// Config is what Spaces are made of. All fields but ClientStates and Recycle must be set.
 type Config struct {
 	Host     Host
 	Endpoint *dnp.Endpoint // of the worker
@@ -75,6 +75,7 @@ type Config struct {
 	Linger time.Duration
 
 	ClientStates ClientStates
+	Recycle      Recycle
 }
 
 // Counts are the counters of the package: of messages, unless a comment says otherwise.
@@ -93,7 +94,9 @@ type Counts struct {
 	WritesRefused   uint64 // requests of which the holder refused some value
 	WritesRepeated  uint64 // requests sent again: not answered in time, or answered "try again"
 	WritesDropped   uint64 // values beyond the bounds of what a client may have unacknowledged
-	LinksRefused    uint64 // links not offered because the client has as many as it may
+	LinksRefused    uint64 // links not offered because the client has as many as it may, or its LinkIds are used up
+	LinkIDsFew      uint64 // sessions with nine tenths of their LinkIds used up
+	LinkIDsUsedUp   uint64 // sessions without a LinkId left
 	OffersRefused   uint64 // states that clients offered
 	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when the client leaves
 }

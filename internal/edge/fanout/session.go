@@ -22,6 +22,7 @@ type Session struct {
 	writes    writes
 	ownStates ownStates
 	messages  messages
+	recycling recycling
 
 	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
@@ -89,6 +90,7 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64) {
 		}
 	}
 	s.unaligned = true
+	s.recycle(now)
 	s.space.alignResumed()
 }
 
@@ -114,7 +116,9 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventSent:
 		s.messages.sent(ev)
 	case dnp.EventRecycle:
-		s.emit(now, replication.Event{Type: replication.EventRecycle})
+		s.fewLinkIDs(now)
+	case dnp.EventUsedUp:
+		s.noLinkIDs(now)
 	}
 }
 
@@ -194,11 +198,12 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 	}
 }
 
-// advance ends a session whose time is over, makes the requests to the holder that are due, and
+// advance ends a session whose time or LinkIds are over, makes the requests to the holder that are due, and
 // returns when there is more to do.
 func (s *Session) advance(now, next time.Time) time.Time {
 	next = s.writes.advance(now, next)
 	next = s.ownStates.advance(now, next)
+	next = s.recycling.advance(now, next, s)
 	return s.rights.advance(now, next)
 }
 

@@ -1,0 +1,167 @@
+package fanout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// A recycleTest is a session that uses up LinkIds.
+type recycleTest struct {
+	*sessionTest
+	now    time.Time
+	closed []dnp.CloseReason
+}
+
+func newRecycleTest(t *testing.T, rule Recycle) *recycleTest {
+	t.Helper()
+	s := &recycleTest{sessionTest: newSessionTest(t), now: start}
+	s.spaces.Recycle = rule
+	s.session.Begin(start, s.conn)
+	s.advance(0)
+	s.receive(6, 0, 0, 0) // the probe of a client that logged in
+	return s
+}
+
+// receive has a datagram of the client handled.
+func (s *recycleTest) receive(datagram ...byte) {
+	s.handle(s.spaces.Endpoint.Receive(s.now, s.conn.Addr(), datagram, discard{}))
+	s.advance(0)
+}
+
+// advance turns the worker until d is over.
+func (s *recycleTest) advance(d time.Duration) {
+	for end := s.now.Add(d); ; s.now = s.now.Add(10 * time.Millisecond) {
+		s.spaces.Advance(s.now)
+		s.handle(s.spaces.Endpoint.Advance(s.now, discard{}))
+		s.handle(s.spaces.Endpoint.Advance(s.now, discard{})) // what the events made due
+		if !s.now.Before(end) {
+			return
+		}
+	}
+}
+
+func (s *recycleTest) handle(events []dnp.Event) {
+	for i := range events {
+		if ev := &events[i]; ev.Kind == dnp.EventClosed {
+			s.closed = append(s.closed, ev.Reason)
+		}
+		if session, ok := events[i].Conn.Data().(*Session); ok {
+			session.Handle(s.now, &events[i])
+		}
+	}
+}
+
+// use uses LinkIds up until few are left, or none.
+func (s *recycleTest) use(all bool) {
+	src := s.source()
+	for {
+		if few, none := s.spaces.Endpoint.LinkIDs(s.conn); none || few && !all {
+			break
+		}
+		s.conn.Link(src, true)
+		s.conn.Unlink(src, false)
+	}
+	s.advance(0)
+}
+
+// source makes a source of a state with one value.
+func (s *recycleTest) source() *dnp.Source {
+	s.Helper()
+	typ, _ := wire.ParseValueType("uint8")
+	layout, err := netstate.NewLayout([]netstate.Value{{Type: typ}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.spaces.Endpoint.NewSource(dnp.SourceConfig{State: netstate.NewState(layout)})
+}
+
+// events returns how many recycle events there were, and how many said that all LinkIds are used up.
+func (s *recycleTest) events() (all, usedUp int) {
+	for _, m := range s.host.messages {
+		if text := string(m.Data); strings.Contains(text, `"type":"recycle"`) {
+			all++
+			if strings.Contains(text, `"reason":"used_up"`) {
+				usedUp++
+			}
+		}
+	}
+	return all, usedUp
+}
+
+func (s *recycleTest) want(why string, closed bool) {
+	s.Helper()
+	switch {
+	case closed != (len(s.closed) > 0):
+		s.Fatalf("%s: closed = %v, want %v", why, s.closed, closed)
+	case closed && s.closed[0] != dnp.CloseRecycle:
+		s.Fatalf("%s: closed because of %v, want recycle", why, s.closed[0])
+	}
+}
+
+// TestRecycle: the edge closes the connection of a session whose LinkIds are nearly used up when
+// nothing gets lost by it.
+func TestRecycle(t *testing.T) {
+	s := newRecycleTest(t, RecycleClose)
+	s.advance(5 * time.Second)
+	s.want("a session with LinkIds stays, however quiet it is", false)
+	s.use(false)
+	s.advance(900 * time.Millisecond)
+	s.want("a second has to pass without reliable commands", false)
+	s.receive(4, 1, 0, 'a')
+	s.advance(900 * time.Millisecond)
+	s.want("the client sent a message, and may await the answer", false)
+	s.conn.Send([]byte("b"), 0)
+	s.advance(2 * time.Second)
+	s.want("a message to the client is under way", false)
+	wr := s.session.writes.writer(s.source(), nil)
+	wr.values = []written{{value: []byte{1}}}
+	s.receive(6, 1, 0, 0)
+	s.advance(2 * time.Second)
+	s.want("the holder does not have what the client wrote", false)
+	wr.values = nil
+	s.advance(200 * time.Millisecond)
+	s.want("nothing is under way", true)
+	if all, usedUp := s.events(); all != 1 || usedUp != 0 {
+		t.Errorf("%d events, %d say that no LinkId is left; want the warning", all, usedUp)
+	}
+}
+
+// TestRecycleUsedUp: without LinkIds the connection ends, whatever is under way.
+func TestRecycleUsedUp(t *testing.T) {
+	s := newRecycleTest(t, RecycleClose)
+	s.conn.Send([]byte("b"), 0)
+	s.use(true)
+	s.want("no LinkId is left", true)
+	if all, usedUp := s.events(); all != 2 || usedUp != 1 {
+		t.Errorf("%d events, %d say that no LinkId is left; want 2, 1", all, usedUp)
+	}
+	if c := s.spaces.Counts(); c.LinkIDsFew != 1 || c.LinkIDsUsedUp != 1 {
+		t.Errorf("counted %d, %d; want 1, 1", c.LinkIDsFew, c.LinkIDsUsedUp)
+	}
+}
+
+// TestRecycleTell: what to do is left to the game servers.
+func TestRecycleTell(t *testing.T) {
+	s := newRecycleTest(t, RecycleTell)
+	s.use(true)
+	s.advance(5 * time.Second)
+	s.want("the rule is tell", false)
+	if all, usedUp := s.events(); all != 2 || usedUp != 1 {
+		t.Errorf("%d events, %d say that no LinkId is left; want 2, 1", all, usedUp)
+	}
+}
+
+// TestRecycleResumed: the edge that takes a session over knows that its LinkIds are nearly used up.
+func TestRecycleResumed(t *testing.T) {
+	s := newRecycleTest(t, RecycleTell)
+	s.use(false)
+	s.spaces.Recycle = RecycleClose
+	s.session.Resume(s.now, s.conn, 0)
+	s.advance(2 * time.Second)
+	s.want("nothing is under way", true)
+}
