@@ -81,6 +81,11 @@ func TestAmplification(t *testing.T) {
 			cfg.Profile = wire.Spec
 			return cfg
 		}, 6},
+		{"login in time", func() Config { // to silentMax peers at a time
+			cfg := loginConfig()
+			cfg.LoginTimeout = 5 * time.Second
+			return cfg
+		}, 6},
 		{"open, under a flood", func() Config {
 			cfg := proofConfig(ProbePing)
 			cfg.Gate = gate(t, admit.Config{StatefulRate: 1e-9})

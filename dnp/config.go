@@ -63,6 +63,11 @@ type Config struct {
 	// then only decides whether to find out if peers understand command 10.
 	Login LoginFunc
 
+	// LoginTimeout is how long a peer may take to send its first message after its request,
+	// where Login is set. Then it is told with ConnectionClose, if it answers a question
+	// before. 0 is off.
+	LoginTimeout time.Duration
+
 	// Rate is how much a peer that connected to us may send. The buckets hold two seconds.
 	// Datagrams beyond that are dropped unread, but for some that are likely the peer's.
 	// Acknowledgements, LinkUps and LinkDowns that answer us are free.
@@ -207,6 +212,9 @@ func (cfg Config) validate() error {
 	positive("HoleTimeout", cfg.HoleTimeout)
 	positive("ConnectResend", cfg.ConnectResend)
 	positive("ConnectTimeout", cfg.ConnectTimeout)
+	if cfg.LoginTimeout != 0 && cfg.LoginTimeout < loginTimeoutMin {
+		errs = append(errs, fmt.Errorf("dnp: LoginTimeout is %v, must be 0 or at least %v", cfg.LoginTimeout, loginTimeoutMin))
+	}
 	for i, d := range cfg.Refresh {
 		if d <= 0 || i > 0 && d <= cfg.Refresh[i-1] {
 			errs = append(errs, fmt.Errorf("dnp: Refresh %v must be positive and ascending", cfg.Refresh))

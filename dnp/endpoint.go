@@ -38,6 +38,7 @@ type Endpoint struct {
 	byAddr    map[netip.AddrPort]*Conn
 	freeConns []uint32 // handles
 	unproven  unprovenTable
+	silent    unprovenTable // peers that have to log in and sent nothing since their request; see awaitLogin
 
 	statelessUntil instant // until then, an answer to a hello that left no slot may arrive
 
@@ -84,6 +85,7 @@ func New(cfg Config) (*Endpoint, error) {
 		core:     core{cfg: cfg, rate: newRate(cfg.BytesPerSecond, cfg.DatagramMax)},
 		byAddr:   make(map[netip.AddrPort]*Conn),
 		unproven: newUnprovenTable(&cfg),
+		silent:   newSilentTable(&cfg),
 		offers:   newOfferQueue(cfg.OfferBytesPerSecond),
 	}, nil
 }
@@ -128,6 +130,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 		}
 	}
 	e.sendProbes(t, out)
+	e.closeSilent(t, out)
 	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
@@ -181,7 +184,7 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	if len(e.ready) > 0 || len(e.later) > 0 {
 		return time.Time{}, true
 	}
-	at := min(e.timers.next(), e.unproven.nextTimeout(), e.offers.nextTimeout())
+	at := min(e.timers.next(), e.unproven.nextTimeout(), e.silent.nextTimeout(), e.offers.nextTimeout())
 	return e.clock.time(at), at != never
 }
 

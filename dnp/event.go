@@ -186,6 +186,7 @@ const (
 	DropRate                             // from a connection that sends more than it may
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
 	DropLoginRefused                     // a login that was answered with ConnectionClose
+	DropLoginTimeout                     // a peer that sent no login in time, and was told with ConnectionClose
 
 	NumDropReasons = int(iota)
 )
@@ -201,7 +202,7 @@ var dropNames = [...]string{
 	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
-	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
+	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused", DropLoginTimeout: "login_timeout",
 }
 
 // String returns the name of r in metrics.

@@ -517,3 +517,100 @@ func TestStatelessLate(t *testing.T) {
 	s.recv("06 0000 00", "07"+id)
 	s.events("the hello was answered", "connected")
 }
+
+// silentTest returns an endpoint with LoginTimeout that was asked for a connection.
+func silentTest(t *testing.T) *connTest {
+	t.Helper()
+	cfg := loginConfig()
+	cfg.LoginTimeout = 5 * time.Second
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.want("a request is answered", "01 00 0000")
+	return s
+}
+
+// TestLoginTimeout: a peer that connects and does not log in is told, if it proves its address.
+func TestLoginTimeout(t *testing.T) {
+	s := silentTest(t)
+	s.wait(3999 * time.Millisecond)
+	s.want("the peer has time")
+	s.wait(time.Millisecond)
+	if len(s.sent) != 1 || !strings.HasPrefix(s.sent[0], "050000") {
+		t.Fatalf("sent %v, want a greeting: the request may be forged, and the peer play elsewhere", s.sent)
+	}
+	id := s.sent[0][6:10]
+	s.sent = nil
+	s.wait(500 * time.Millisecond)
+	if len(s.sent) != 1 || !strings.HasPrefix(s.sent[0], "050100") {
+		t.Fatalf("sent %v, want the other greeting: the first may be lost", s.sent)
+	}
+	s.sent = nil
+	s.recv("08" + id)
+	s.wait(499 * time.Millisecond)
+	s.want("the peer may still log in")
+	s.wait(time.Millisecond)
+	s.want("it is too late", "02")
+	s.dropped("counted", DropLoginTimeout, 1)
+	s.wait(time.Minute)
+	s.want("that was all")
+}
+
+func TestLoginTimeoutOfOthers(t *testing.T) {
+	told := func(s *connTest) (n int) {
+		s.wait(9 * time.Second)
+		for _, d := range s.sent {
+			if d == "02" {
+				n++
+			}
+		}
+		return n
+	}
+	s := silentTest(t)
+	if told(s) != 0 || len(s.sent) != 2 {
+		t.Errorf("sent %v to a peer that answers nothing, want two greetings", s.sent)
+	}
+	if most := unprovenFactor * 5; 4+len(s.sent[0])/2+len(s.sent[1])/2 > most {
+		t.Errorf("sent %v for 5 bytes, want at most %d", s.sent, most)
+	}
+	for message, why := range map[string]string{
+		later:          "the login is judged",
+		wrong:          "its library gives up",
+		"00 0100 0000": "the first answer was lost, so it is not connected for so long",
+	} {
+		s = silentTest(t)
+		s.wait(3900 * time.Millisecond)
+		s.recv(message)
+		s.sent = nil
+		s.wait(200 * time.Millisecond)
+		s.want(why)
+	}
+	s = silentTest(t)
+	s.e.Overhear(peerAddr, unhex("06 0000 00"))
+	s.wait(4 * time.Second)
+	if len(s.sent) != 1 {
+		t.Errorf("sent %v, want a greeting: an answer that an attempt to connect may have says nothing", s.sent)
+	}
+	s.sent = nil
+	s.e.Overhear(peerAddr, unhex("04 0900 61"))
+	s.wait(time.Second)
+	s.want("somebody else serves the peer")
+	s = silentTest(t)
+	s.wait(4200 * time.Millisecond)
+	s.recv(letMeIn)
+	s.events("it logs in after the first greeting", "connected")
+	if told(s) != 0 {
+		t.Errorf("sent %v to a peer that logged in", s.sent)
+	}
+}
+
+// TestSilentPeers: forged requests take no more memory than the table has.
+func TestSilentPeers(t *testing.T) {
+	s := silentTest(t)
+	for i := range 2 * silentMax {
+		s.e.Receive(s.now, netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 1), unhex("00 0100 0000"), &s.recorder)
+	}
+	if s.e.silent.n != silentMax {
+		t.Errorf("%d peers are remembered, want %d", s.e.silent.n, silentMax)
+	}
+	s.dropped("others are not told", DropEvicted, silentMax+1)
+}

@@ -52,6 +52,13 @@ var pathMutants = []mutants.Mutant{
 	{Name: "used_up_in_silence", File: "dnp/linktable.go", Old: "case len(d.index) == d.usable():", New: "case false:", Run: "^TestLinkIDsRunOut$"},
 	{Name: "early_commands_are_quiet", File: "dnp/endpoint.go", Old: " && len(c.recv.early) == 0", New: "", Run: "^TestTraffic$"},
 	{Name: "open_messages_are_quiet", File: "dnp/endpoint.go", Old: " && c.recv.long.dueAt() == never", New: "", Run: "^TestTraffic$"},
+	{Name: "silent_are_told_unproven", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t\te.drop(DropLoginTimeout)", New: "{\n\t\te.drop(DropLoginTimeout)", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "silent_are_greeted_once", File: "dnp/proof.go", Old: "cfg.LoginTimeout-2*greetingPause, cfg.LoginTimeout-greetingPause,", New: "cfg.LoginTimeout-2*greetingPause,", Run: "^TestLoginTimeout"},
+	{Name: "logins_are_silent", File: "dnp/proof.go", Old: "\te.silent.forget(from)\n\tkind", New: "\tkind", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "silence_begins_once", File: "dnp/proof.go", Old: "e.silent.restart(u, now)", New: "_ = u", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "served_elsewhere_and_greeted", File: "dnp/proof.go", Old: "&& !e.MayProve(from, p) {\n\t\te.silent", New: "&& false {\n\t\te.silent", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "answers_are_overheard", File: "dnp/proof.go", Old: "&& !e.MayProve(from, p) {\n\t\te.silent", New: "{\n\t\te.silent", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "silent_unbounded", File: "dnp/proof.go", Old: "min(silentMax, cfg.UnprovenMax)", New: "cfg.UnprovenMax", Run: "^TestSilentPeers$"},
 	{Name: "short_message_in_parts", File: windowFile, Old: "return max(partlessMax, cfg.DatagramMax-3)", New: "return cfg.DatagramMax - 3", Run: "^TestLongMessages$"},
 }
 

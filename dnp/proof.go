@@ -92,6 +92,7 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	case !e.room(from):
 		e.refuse(from, wire.Rejected, out)
 	case e.cfg.Login != nil: // the login will tell who it is
+		e.awaitLogin(from, now)
 		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case verdict == admit.Stateless, e.crowded():
 		e.answerStateless(from, now, out)
@@ -426,10 +427,13 @@ const (
 // greet sends the greeting of this moment to a peer whose login has size bytes.
 func (e *Endpoint) greet(to netip.AddrPort, size int, now instant, out Sender) {
 	e.stats.Stateless++
-	e.statelessUntil = now.add(2 * statelessWindow)
-	if size < greetingSize {
-		return
+	if size >= greetingSize {
+		e.sendGreeting(to, now, out)
 	}
+}
+
+func (e *Endpoint) sendGreeting(to netip.AddrPort, now instant, out Sender) {
+	e.statelessUntil = now.add(2 * statelessWindow)
 	hellos, n := helloIDs{first: e.statelessID(to, statelessEpoch(now))}, uint8(uint64(now)/uint64(greetingPause)%greetings)
 	m := wire.LinkState{Seq: wire.Seq(n), Link: hellos.id(n), ReadOnly: true, Message: helloMessage}
 	e.send(to, m.Append(out.Datagram(greetingSize)), out)
@@ -511,6 +515,7 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 		e.drop(DropUnproven)
 		return
 	}
+	e.silent.forget(from)
 	kind := admit.Login
 	if e.unproven.find(from) != nil {
 		kind = admit.ProvenLogin
@@ -568,6 +573,69 @@ func (e *Endpoint) LogIn(now time.Time, addr netip.AddrPort, data any, out Sende
 func (e *Endpoint) RefuseLogin(addr netip.AddrPort, out Sender) {
 	if e.byAddr[addr] == nil {
 		e.refuseLogin(addr, out)
+	}
+}
+
+// A peer that has to log in and sends no message takes itself for connected, and sees nothing. It is
+// remembered in a small table, greeted twice shortly before Config.LoginTimeout, and then told with
+// ConnectionClose if it answered: others could make requests in the name of a client that plays
+// elsewhere (dnp/PROTOCOL.md, login-time). Once it sends a message the table forgets it, because its library gives up by itself, 3 s
+// later at the latest, if that is not acknowledged.
+const (
+	silentMax       = 256 // peers in the table, so that forged requests cause few greetings; the oldest makes room, and is not told
+	loginTimeoutMin = 2 * time.Second
+)
+
+func newSilentTable(cfg *Config) unprovenTable {
+	if !cfg.Listen || cfg.Login == nil || cfg.LoginTimeout == 0 {
+		return unprovenTable{}
+	}
+	return newTable(min(silentMax, cfg.UnprovenMax), cfg.LoginTimeout-2*greetingPause, cfg.LoginTimeout-greetingPause, cfg.LoginTimeout)
+}
+
+// awaitLogin remembers when a peer asked for a connection that it has to log in for.
+func (e *Endpoint) awaitLogin(from netip.AddrPort, now instant) {
+	if u := e.silent.find(from); u != nil { // the ConnectionAck was lost
+		e.silent.restart(u, now)
+	} else if e.silent.max > 0 {
+		if _, evicted := e.silent.insert(from, now); evicted {
+			e.drop(DropEvicted)
+		}
+	}
+}
+
+// closeSilent greets peers that have sent no message since their request, and tells them that it is
+// too late.
+func (e *Endpoint) closeSilent(now instant, out Sender) {
+	for u, last := e.silent.nextDue(now); u != nil; u, last = e.silent.nextDue(now) {
+		addr := u.addr
+		switch {
+		case e.byAddr[addr] != nil: // it was handed over by another Endpoint
+			e.silent.remove(u)
+		case !last:
+			e.sendGreeting(addr, now, out)
+		default:
+			e.silent.remove(u)
+			e.endSilent(addr, out)
+		}
+	}
+}
+
+// endSilent tells a peer that proved its address that it did not log in in time.
+func (e *Endpoint) endSilent(to netip.AddrPort, out Sender) {
+	if u := e.unproven.find(to); u != nil {
+		e.unproven.remove(u)
+		e.drop(DropLoginTimeout)
+		e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
+	}
+}
+
+// Overhear notes a datagram of a peer that the owner does not give to the Endpoint. One that is no
+// part of an attempt to connect shows that somebody else serves the peer, which is then not asked to
+// log in here.
+func (e *Endpoint) Overhear(from netip.AddrPort, p []byte) {
+	if e.silent.n > 0 && len(p) > 0 && !e.MayProve(from, p) {
+		e.silent.forget(from)
 	}
 }
 

@@ -70,13 +70,18 @@ func (cfg *Config) tableSize() int {
 }
 
 func newUnprovenTable(cfg *Config) unprovenTable {
-	size := cfg.tableSize()
+	steps := []time.Duration{unprovenLife} // of peers that answered a greeting; nothing is sent to them
+	if cfg.Login == nil && cfg.Probe != ProbeNone {
+		steps = probeSteps[cfg.Probe]
+	}
+	return newTable(cfg.tableSize(), steps...)
+}
+
+// newTable returns a table for size peers that wait for these steps.
+func newTable(size int, steps ...time.Duration) unprovenTable {
 	t := unprovenTable{max: size, seed: maphash.MakeSeed()}
 	if size > 0 {
-		t.steps = probeSteps[cfg.Probe]
-		if cfg.Login != nil { // peers that answered a greeting; nothing is sent to them
-			t.steps = []time.Duration{unprovenLife}
-		}
+		t.steps = steps
 		t.buckets = make([]uint32, 1<<bits.Len(uint(size-1)))
 		t.slots = make([]unproven, len(t.steps), len(t.steps)+size)
 		for i := range t.slots {
@@ -132,6 +137,13 @@ func (t *unprovenTable) insert(addr netip.AddrPort, now instant) (u *unproven, e
 	*head = i
 	t.enlist(i)
 	return u, evicted
+}
+
+// forget removes the peer with this address, if it is there.
+func (t *unprovenTable) forget(addr netip.AddrPort) {
+	if u := t.find(addr); u != nil {
+		t.remove(u)
+	}
 }
 
 func (t *unprovenTable) remove(u *unproven) {

@@ -155,17 +155,18 @@ type Edge struct {
 	ClientStates string        `default:"game" want:"off,game,space" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
 	Recycle      string        `default:"close" want:"close,tell" help:"What happens to a client whose session has used up nine tenths of its 45,055 LinkIds, one for each state that it was offered: close = the edge closes the connection at a quiet moment, and at the latest when all are used up, so that the client logs in again; tell = the edge only tells the game servers (event recycle)."`
 
-	Auth                string  `default:"open" want:"open,token,callout" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`
-	TokenKeys           string  `placeholder:"FILE" want:"file" help:"Public keys (PEM, Ed25519) that verify tokens with --auth token. The edge reads the file again within 2 s of a change. dnpctl token keygen makes keys."`
-	Sessions            int     `default:"65536" want:"1..1048576" help:"Most clients of this edge."`
-	LogAddresses        string  `default:"truncated" want:"full,truncated,off" help:"How much of a client's address to log: full, truncated = the /24 or /48, off."`
-	SessionsPerAddress  int     `default:"64" want:"0..1048576" help:"Most clients of one IPv4 address or IPv6 /64; 0 = unlimited."`
-	AddressRate         float64 `default:"5" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second of one IPv4 address or IPv6 /64, with bursts of four times as many; a /24 or /56 may make 10 times, a /48 20 times as many (default 5); 0 = unlimited."`
-	ConnectRate         float64 `default:"0" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second that each worker handles; it drops the rest, those of players included; 0 = unlimited."`
-	SessionDatagramRate int     `default:"200" want:"0..1000000" help:"Most datagrams per second that one client may send, not counting answers; 0 = unlimited."`
-	SessionByteRate     int     `default:"65536" want:"0..1073741824" help:"Most bytes per second that one client may send; 0 = unlimited."`
-	SessionSendRate     int     `default:"262144" want:"0..1073741824" help:"Most bytes per second to one client, headers included; the least urgent values wait; 0 = unlimited."`
-	OfferRate           int     `default:"4194304" want:"0..1073741824" help:"Most bytes per second that each worker spends on states that are new to clients, so that joining clients do not disturb playing ones; 0 = unlimited."`
+	Auth                string        `default:"open" want:"open,token,callout" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`
+	TokenKeys           string        `placeholder:"FILE" want:"file" help:"Public keys (PEM, Ed25519) that verify tokens with --auth token. The edge reads the file again within 2 s of a change. dnpctl token keygen makes keys."`
+	LoginTimeout        time.Duration `default:"5s" want:"2s..1m" help:"How long a client may take to send its login after it connected, with --auth token or callout. Then the edge closes the connection."`
+	Sessions            int           `default:"65536" want:"1..1048576" help:"Most clients of this edge."`
+	LogAddresses        string        `default:"truncated" want:"full,truncated,off" help:"How much of a client's address to log: full, truncated = the /24 or /48, off."`
+	SessionsPerAddress  int           `default:"64" want:"0..1048576" help:"Most clients of one IPv4 address or IPv6 /64; 0 = unlimited."`
+	AddressRate         float64       `default:"5" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second of one IPv4 address or IPv6 /64, with bursts of four times as many; a /24 or /56 may make 10 times, a /48 20 times as many (default 5); 0 = unlimited."`
+	ConnectRate         float64       `default:"0" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second that each worker handles; it drops the rest, those of players included; 0 = unlimited."`
+	SessionDatagramRate int           `default:"200" want:"0..1000000" help:"Most datagrams per second that one client may send, not counting answers; 0 = unlimited."`
+	SessionByteRate     int           `default:"65536" want:"0..1073741824" help:"Most bytes per second that one client may send; 0 = unlimited."`
+	SessionSendRate     int           `default:"262144" want:"0..1073741824" help:"Most bytes per second to one client, headers included; the least urgent values wait; 0 = unlimited."`
+	OfferRate           int           `default:"4194304" want:"0..1073741824" help:"Most bytes per second that each worker spends on states that are new to clients, so that joining clients do not disturb playing ones; 0 = unlimited."`
 }
 
 // Problems lists what is wrong with e.

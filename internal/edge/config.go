@@ -64,6 +64,10 @@ type Config struct {
 	// auth.ParseKeys. The edge reads it again when it changes. AuthToken needs it.
 	TokenKeys string
 
+	// LoginTimeout is how long a client may take to send its login after it connected; see
+	// dnp.Config. 0 means 5 s.
+	LoginTimeout time.Duration
+
 	// OpenSpace is the space that all clients join with AuthOpen, which needs it.
 	OpenSpace string
 
@@ -122,6 +126,7 @@ func (c Config) withDefaults() Config {
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 4<<20)
 	c.Linger = cmp.Or(c.Linger, 30*time.Second)
 	c.Shards = cmp.Or(c.Shards, 64)
+	c.LoginTimeout = cmp.Or(c.LoginTimeout, 5*time.Second)
 	c.SessionsMax = cmp.Or(c.SessionsMax, 65_536)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.NewID == nil {

@@ -247,6 +247,8 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
+		LoginTimeout: e.cfg.LoginTimeout,
+
 		Logged:  e.cfg.Durable != nil,
 		LongMax: longMax,
 

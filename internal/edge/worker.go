@@ -326,6 +326,7 @@ func (w *Worker) Serves(client netip.AddrPort) bool { return w.takeover.Serves(c
 // directly to this edge.
 func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.AddrPort, datagram []byte) {
 	if w.takeover != nil && w.takeover.Intercept(now, client, datagram, via, hops) {
+		w.ep.Overhear(client, datagram)
 		return
 	}
 	w.handle(now, w.ep.Receive(now, client, datagram, w.out))

@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
+	"github.com/dnprelay/dnprelay/internal/simnet"
 )
 
 type claims = auth.Claims
@@ -318,4 +319,107 @@ func TestCalloutFlood(t *testing.T) {
 	w.net.Run(3 * time.Second)
 	p := w.login(e, "10.1.0.1:1", dnptest.Cpp(), []byte("now"))
 	w.within(5*time.Second, "there is room again later", func() bool { return p.has("D", 0, u16(1)) })
+}
+
+// silent connects a client that sends no login.
+func (w *world) silent(e *simEdge, from string, b dnptest.Behaviour) *player {
+	w.Helper()
+	p := &player{world: w, addr: netip.MustParseAddrPort(from)}
+	p.Client = dnptest.NewClient(dnptest.Config{Behaviour: b, Server: e.addr, Send: func(d []byte) { w.net.Send(p.addr, e.addr, d) }})
+	w.net.Attach(p.addr, p.Client)
+	p.Connect(w.net.Now())
+	w.net.Wake(p.addr)
+	return p
+}
+
+// TestLoginTimeout: clients of all libraries that connect and send no login are told, 5 s later. One
+// that takes its time logs in.
+func TestLoginTimeout(t *testing.T) {
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprint("durable=", durable), func(t *testing.T) {
+			w := newFloodWorld(t, false, durable)
+			loginTimeout(w.world, w.e)
+		})
+	}
+}
+
+func loginTimeout(w *world, e *simEdge) {
+	t := w.T
+	var silent []*player
+	for i, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python(), dnptest.Engine()} {
+		silent = append(silent, w.silent(e, fmt.Sprintf("10.1.0.%d:1", i+1), b))
+	}
+	late := w.silent(e, "10.1.0.9:1", dnptest.Cpp())
+	w.net.Run(4200 * time.Millisecond)
+	late.do(func(now time.Time) {
+		if err := late.Send(now, w.token("late", nil)); err != nil {
+			t.Error(err)
+		}
+	})
+	w.net.Run(700 * time.Millisecond)
+	for _, p := range silent {
+		if p.Phase() != dnptest.Connected {
+			t.Errorf("%s is %v before its time is over", p.Behaviour().Name, p.Phase())
+		}
+	}
+	w.net.Run(time.Second)
+	for _, p := range silent {
+		if p.Phase() != dnptest.Closed {
+			t.Errorf("%s is %v, want closed", p.Behaviour().Name, p.Phase())
+		}
+	}
+	w.within(3*time.Second, "the late one sees the door", func() bool { return late.has("D", 0, u16(1)) })
+	w.net.Run(20 * time.Second)
+	if late.Phase() != dnptest.Connected || fmt.Sprint(w.joined()) != "[late]" {
+		t.Errorf("the late one is %v, joined: %v", late.Phase(), w.joined())
+	}
+}
+
+// TestRequestOfAnother: a request that a stranger makes at another edge, in the name of a client that
+// plays, does not end the client's session.
+func TestRequestOfAnother(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e, other := w.startEdge(wire.Denetwork, w.withTokens), w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	p := w.login(e, "10.1.0.1:1", dnptest.Cpp(), w.token("alice", nil))
+	w.within(3*time.Second, "the client plays", func() bool { return p.has("D", 0, u16(1)) })
+	other.forge(p.addr, "00 0100 0000")
+	w.net.Run(10 * time.Second)
+	if p.Phase() != dnptest.Connected || w.count("left") > 0 {
+		t.Errorf("the client is %v, and %d left", p.Phase(), w.count("left"))
+	}
+}
+
+// TestLoginBadPath: where 30 % of the datagrams get lost each way, clients log in before the edge
+// loses its patience, or their libraries give up first, 3 s after they sent the login.
+func TestLoginBadPath(t *testing.T) {
+	const players = 200
+	w := newWorld(t, *seed)
+	w.startRelay()
+	e := w.startEdge(wire.Denetwork, w.withTokens)
+	w.mustPublish("s", doorPut)
+	w.net.SetPath(simnet.Path{Loss: 0.3, Delay: 40 * time.Millisecond, Jitter: 10 * time.Millisecond})
+	behaviours := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Python()}
+	connected, loggedIn, slowest := 0, 0, time.Duration(0)
+	for i := range players {
+		p := w.login(e, fmt.Sprintf("10.1.%d.1:1", i), behaviours[i%3], w.token(fmt.Sprint("c", i), nil))
+		w.net.RunUntil(6*time.Second, func() bool { return p.Phase() != dnptest.Connecting })
+		if p.Phase() != dnptest.Connected {
+			continue // none of its requests was answered
+		}
+		connected++
+		known, began := len(w.joined()), w.net.Elapsed()
+		w.net.RunUntil(12*time.Second, func() bool { return p.Phase() == dnptest.Closed || len(w.joined()) > known })
+		if took := w.net.Elapsed() - began; len(w.joined()) > known {
+			loggedIn++
+			slowest = max(slowest, took)
+		} else if took < 3*time.Second {
+			t.Errorf("%s is closed after %v: %s", p.Behaviour().Name, took, p.Reason())
+		}
+	}
+	t.Logf("%d of %d that connected logged in, the slowest after %v", loggedIn, connected, slowest)
+	if loggedIn*10 < connected*9 || slowest > 4*time.Second {
+		t.Errorf("%d of %d that connected logged in, the slowest after %v; want 9 of 10, within 4 s", loggedIn, connected, slowest)
+	}
 }
