@@ -10,8 +10,8 @@ import (
 
 // A balancer may let only the answers of the edge through to which it sends the client. A client that only
 // listens says nothing by which that edge could be known. So when the way to a client is unknown or may be
-// lost, its session searches: the edge asks the client (dnp.Conn.Ask), and sends the question, and whatever
-// else is reliable, directly and by all other edges, until the answer shows the way.
+// lost, its session searches: the edge asks the client (dnp.Conn.Ask), and sends the question, its repeats, and
+// whatever else is reliable, directly and by all other edges, until the answer shows the way.
 const (
 	searchTime   = 30 * time.Second       // a balancer notices within it that an edge is dead
 	watchPause   = time.Second            // between two looks at a way that may end, and between two questions
@@ -95,7 +95,6 @@ func (b *base) watch(now time.Time, s *Session) time.Time {
 		b.detour(s, w.end)
 	case w.searching():
 		w.turn++
-		b.ask(s)
 	case !known || member.Phase == cluster.PhaseStarting:
 		b.seek(now, s)
 	case member.Phase < cluster.PhaseDraining:

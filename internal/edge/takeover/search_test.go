@@ -36,6 +36,17 @@ func (e *testEdge) play(c *dnptest.Client, d time.Duration) {
 	}
 }
 
+// wantWay fails unless the session of a client has found its way, by edge.
+func (e *testEdge) wantWay(client netip.AddrPort, edge string) {
+	e.Helper()
+	switch s := e.workers[0].session(client); {
+	case s == nil:
+		e.Fatalf("there is no session, want one that reaches its client by %q", edge)
+	case s.search.searching() || s.path.Edge != edge:
+		e.Fatalf("the path is %+v, searching: %v, want it to be %q", s.path, s.search.searching(), edge)
+	}
+}
+
 // TestSearch: an edge that took over the session of a client that only listens finds the edge whose answers a
 // balancer lets through, whenever the balancer chooses one.
 func TestSearch(t *testing.T) {
@@ -55,9 +66,9 @@ func TestSearch(t *testing.T) {
 			next.play(c, x.late)
 			flow = x.flow
 			next.play(c, 2*time.Second)
-			s := w.session(addr)
-			if s == nil || s.search.searching() || s.path.Edge != x.flow || c.Phase() != dnptest.Connected {
-				t.Fatalf("the client is %v and its session %+v, want it reached by %q", c.Phase(), s, x.flow)
+			next.wantWay(addr, x.flow)
+			if c.Phase() != dnptest.Connected {
+				t.Fatalf("the client is %v", c.Phase())
 			}
 			if n := next.overEdge["e2"] + next.overEdge["e3"]; n > 8*int(x.late/time.Second+2)*2 {
 				t.Errorf("%d datagrams went by other edges", n)
@@ -100,10 +111,41 @@ func TestMovedSilently(t *testing.T) {
 	first.pin(first, c, &flow)
 	for _, flow = range []string{"e3", "e2", "", "e3"} {
 		first.play(c, 20*time.Second)
-		if s := first.workers[0].session(addr); s == nil || s.search.searching() || s.path.Edge != flow {
-			t.Fatalf("the session is %+v, want it to reach the client by %q", s, flow)
-		}
+		first.wantWay(addr, flow)
 	}
+}
+
+// TestSearchBounds: few datagrams of a session go by all edges.
+func TestSearchBounds(t *testing.T) {
+	var s search
+	now := time.Unix(1000, 0)
+	for range 3 {
+		went := 0
+		for range 1000 {
+			if s.take(now) {
+				went++
+			}
+		}
+		if went != spreadMost {
+			t.Errorf("%d datagrams at %v, want %d", went, now, spreadMost)
+		}
+		now = now.Add(spreadPause)
+	}
+}
+
+// TestEdgeLost: the edge that reaches a client that only listens is gone, or stands still for a moment in which a
+// balancer moves the client.
+func TestEdgeLost(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	flow := "e2"
+	first.pin(first, c, &flow)
+	first.play(c, time.Second)
+	flow = "e3"
+	first.workers[0].t.EdgeLost(first.net.Now(), "e2")
+	first.play(c, 200*time.Millisecond)
+	first.wantWay(addr, "e3")
 }
 
 // TestPathDrains: an edge that drains still reaches a client. The client is made to say something, so that the
@@ -125,7 +167,5 @@ func TestPathDrains(t *testing.T) {
 	first.roster(phases)
 	first.heard = func() { flow = "e3" } // the next datagram of the client
 	first.play(c, 3*time.Second)
-	if s := first.workers[0].session(addr); s == nil || s.path.Edge != "e3" {
-		t.Fatalf("the session is %+v, want its path to be the next edge", s)
-	}
+	first.wantWay(addr, "e3")
 }

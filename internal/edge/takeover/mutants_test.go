@@ -1,0 +1,32 @@
+package takeover
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/mutants"
+)
+
+var hunt = flag.Bool("mutants", false, "put deliberate faults into the package")
+
+const searchFile = "internal/edge/takeover/search.go"
+
+// searchMutants is deliberate faults of the search for clients that only listen.
+var searchMutants = []mutants.Mutant{
+	{Name: "taken_over_and_not_searched", File: "internal/edge/takeover/takeover.go", Old: "if s.search.silent {", New: "if false {", Run: "^TestSearch$"},
+	{Name: "unanswered_and_not_searched", File: "internal/edge/takeover/takeover.go", Old: "\t\t\tt.seek(now, s)\n\t\t}\n\t\ts.Log.Handle", New: "\t\t\t_ = s\n\t\t}\n\t\ts.Log.Handle", Run: "^TestMovedSilently$"},
+	{Name: "searched_by_the_old_way_only", File: searchFile, Old: "t.host.Direct(s.client, p)", New: "_ = p", Run: "^TestMovedSilently$"},
+	{Name: "searched_by_one_edge", File: searchFile, Old: "min(len(edges), searchersMax)", New: "min(len(edges), 1)", Run: "^TestSearch$"},
+	{Name: "searched_by_all_datagrams", File: searchFile, Old: "return s.spread <= spreadMost", New: "return true", Run: "^TestSearchBounds$"},
+	{Name: "lost_edge_is_not_noticed", File: searchFile, Old: "s.path.Edge == node && s.stays()", New: "false", Run: "^TestEdgeLost$"},
+	{Name: "silent_are_not_asked_in_a_drain", File: searchFile, Old: "case now.Sub(w.heard) >= watchPause:\n\t\tb.ask(s)", New: "case now.Sub(w.heard) >= watchPause:", Run: "^TestPathDrains$"},
+}
+
+func TestMutantsApply(t *testing.T) { mutants.Check(t, searchMutants) }
+
+func TestMutants(t *testing.T) {
+	if !*hunt {
+		t.Skip("deliberate faults take -mutants, because each is compiled")
+	}
+	mutants.Run(t, mutants.Config{}, searchMutants)
+}
