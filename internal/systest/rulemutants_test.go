@@ -12,7 +12,7 @@ var ruleMutants = []mutants.Mutant{
 	// What decides where a session is, and when it ends.
 	{Name: "any_datagram_changes_the_path", File: "internal/edge/takeover/state.go", Old: "case s.path.Unknown:\n", New: "case s.path.Unknown || s.path.Edge != edge:\n", Package: "internal/edge/takeover", Run: "^TestForgedWay$"},
 	{Name: "one_answer_changes_way", File: "internal/edge/takeover/state.go", Old: "case ways[len(ways)-1].answered:", New: "case true:", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
-	{Name: "answers_not_in_a_row", File: "internal/edge/takeover/state.go", Old: "b.detour(s, func() { s.others.list = nil })", New: "", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
+	{Name: "answers_not_in_a_row", File: "internal/edge/takeover/state.go", Old: "b.detour(s, func() { s.others.list = nil; s.search.end() })", New: "b.detour(s, s.search.end)", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
 	{Name: "unknown_is_sent", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
 	{Name: "unknown_where_none_minds", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "", Package: "internal/edge/takeover", Run: "^TestPathOfFirst$"},
 	{Name: "ways_unbounded", File: "internal/edge/takeover/datagrams.go", Old: "if len(w.list) == waysMax {", New: "if false {", Package: "internal/edge/takeover", Run: "^TestForgedWay$"},
