@@ -414,6 +414,25 @@ func TestWindowEdge(t *testing.T) {
 	}
 }
 
+// TestWindowEdgeQuestion is the same with a question, of which the answer arrives: the next one of the series follows.
+func TestWindowEdgeQuestion(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.send.peerLong = true
+	s.c.send.next = 65530
+	s.c.Ask()
+	s.wait(1999 * time.Millisecond)
+	q := s.c.links.question
+	s.recv(fmt.Sprintf("08 %02x%02x", byte(q.list[0].id), byte(q.list[0].id>>8)))
+	s.events("the answer", "answered")
+	for n := uint64(65531); n < 65530+17; n++ {
+		s.wait(300 * time.Millisecond)
+		s.recv(fmt.Sprintf("06 %02x%02x 00", byte(n%65535), byte(n%65535>>8)))
+	}
+	if s.e.stats.Inferred != 1 || len(q.list) != 2 {
+		t.Fatalf("%d inferred, and %d questions, want 1 and 2", s.e.stats.Inferred, len(q.list))
+	}
+}
+
 func TestWindowEdgeGuard(t *testing.T) {
 	cfg := quiet()
 	cfg.ReliableResend = 2 * time.Second

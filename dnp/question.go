@@ -117,13 +117,14 @@ func (q *question) numbered(id wire.LinkID, n uint64) {
 	}
 }
 
-// acknowledged notes that the peer acknowledged number n of ours.
-func (q *question) acknowledged(n uint64, now instant) {
+// acknowledged notes which questions the peer has acknowledged, or has because it acknowledged a number far beyond
+// (sendWindow.infer).
+func (q *question) acknowledged(now instant) {
 	if q == nil || !q.open {
 		return
 	}
 	for i := range q.list {
-		if a := &q.list[i]; a.number == n+1 && !a.acked {
+		if a := &q.list[i]; a.number > 0 && !a.acked && q.links.send.find(a.number-1) == nil {
 			a.acked = true
 			q.again = now.add(questionPatience)
 			q.settle(a)

@@ -228,9 +228,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		}
 		c.log.agree()
 		w.acknowledged(o)
-		c.links.question.acknowledged(n, now)
 		c.log.want(needSoon)
 		c.e.stats.Inferred += uint64(w.infer(profile, n))
+		c.links.question.acknowledged(now)
 		c.links.commandsProcessed(now)
 	case now.sub(o.last) < hastyResend:
 		c.e.drop(DropHastyResend)

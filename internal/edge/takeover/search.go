@@ -95,6 +95,7 @@ func (b *base) watch(now time.Time, s *Session) time.Time {
 		b.detour(s, w.end)
 	case w.searching():
 		w.turn++
+		b.ask(s) // if the question was answered, but only once
 	case !known || member.Phase == cluster.PhaseStarting:
 		b.seek(now, s)
 	case member.Phase < cluster.PhaseDraining:

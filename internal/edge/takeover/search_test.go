@@ -148,6 +148,29 @@ func TestEdgeLost(t *testing.T) {
 	first.wantWay(addr, "e3")
 }
 
+// TestEdgeLostInDoubt: the same, while a series of questions is open: its first answer comes by the old way, its
+// second and last by the new one, of which the search needs two.
+func TestEdgeLostInDoubt(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	flow := "e2"
+	first.pin(first, c, &flow)
+	first.play(c, time.Second)
+	said := 0
+	first.heard = func() {
+		if said++; said == 2 { // an acknowledgement, and the answer
+			first.net.Schedule(0, func() {
+				flow = "e3"
+				first.workers[0].t.EdgeLost(first.net.Now(), "e2")
+			})
+		}
+	}
+	first.workers[0].deliver(addr, "", 0xff)
+	first.play(c, 3*time.Second)
+	first.wantWay(addr, "e3")
+}
+
 // TestPathDrains: an edge that drains still reaches a client. The client is made to say something, so that the
 // balancer chooses another edge in time.
 func TestPathDrains(t *testing.T) {
