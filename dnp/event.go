@@ -172,6 +172,7 @@ const (
 	DropRate                             // from a connection that sends more than it may
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
 	DropLoginRefused                     // a login that was answered with ConnectionClose
+	DropAdmitWaits                       // a connection request that could not be judged yet; the peer repeats it
 
 	NumDropReasons = int(iota)
 )
@@ -187,7 +188,7 @@ var dropNames = [...]string{
 	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
-	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused",
+	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused", DropAdmitWaits: "admit_waits",
 }
 
 // String returns the name of r in metrics.

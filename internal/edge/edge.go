@@ -113,11 +113,15 @@ func (e *Edge) Addrs() []netip.AddrPort {
 func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
 
 // admit reports whether a new session can begin at a worker. Without the bus no game server
-// would hear of it, and its client would see nothing or old states. While the log does not
-// answer, the session would not get further than the answer to its request.
-func (e *Edge) admit(w *Worker, from netip.AddrPort) bool {
-	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.sessions.room(from.Addr()) &&
-		(w.takeover == nil || !w.takeover.LogAway())
+// would hear of it, and its client would see nothing or old states.
+func (e *Edge) admit(w *Worker, from netip.AddrPort) dnp.AdmitVerdict {
+	switch {
+	case !e.Ready(), e.draining.Load(), !e.cfg.Bus.Connected(), !e.sessions.room(from.Addr()):
+		return dnp.AdmitRefuse
+	case w.takeover != nil:
+		return w.takeover.Admission()
+	}
+	return dnp.AdmitAccept
 }
 
 // AddWorker adds a worker for the clients of a listener, for a caller that moves the
@@ -243,7 +247,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Listen:  true,
 		Probe:   l.Probe,
 		Gate:    gate,
-		Admit:   func(from netip.AddrPort) bool { return e.admit(w, from) },
+		Admit:   func(from netip.AddrPort) dnp.AdmitVerdict { return e.admit(w, from) },
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 

@@ -46,6 +46,13 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "never_vague", File: "dnp/liveness.go", Old: "return l.wrongAcks == vagueAcks", New: "return false", Package: "dnp", Run: "^TestOutlives$"},
 	{Name: "vague_at_once", File: "dnp/liveness.go", Old: "vagueAcks = 4", New: "vagueAcks = 1", Package: "dnp", Run: "^TestLives$"},
 
+	// What new clients are told.
+	{Name: "rejected_at_once", File: "internal/edge/takeover/cutoff.go", Old: "logPatience = 4 * time.Second", New: "logPatience = 0", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "never_rejected", File: "internal/edge/takeover/cutoff.go", Old: "logPatience = 4 * time.Second", New: "logPatience = time.Hour", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "log_is_asked_for_sessions_only", File: "internal/edge/takeover/cutoff.go", Old: "if c.probe.take(now, interval) {", New: "if len(c.byName) > 0 && c.probe.take(now, interval) {", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "request_waits_and_is_rejected", File: "dnp/proof.go", Old: "e.drop(DropAdmitWaits)", New: "e.refuse(from, wire.Rejected, out)", Package: "dnp", Run: "^TestRefusals$"},
+	{Name: "login_waits_and_is_refused", File: "dnp/proof.go", Old: "verdict = LoginWait", New: "verdict = LoginRefuse", Package: "dnp", Run: "^TestLoginWaitsForRoom$"},
+
 	// What strangers cost.
 	{Name: "greeted_twice", File: "dnp/proof.go", Old: "e.unproven.remove(u)\n\te.send(", New: "e.send(", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "if u == nil {\n\t\treturn // its", New: "if u == nil {\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},

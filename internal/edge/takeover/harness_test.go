@@ -89,7 +89,7 @@ func (e *testEdge) addWorker() *testWorker {
 	gate, err := admit.New(admit.Config{})
 	if err == nil {
 		w.endpoint, err = dnp.New(dnp.Config{
-			Listen: true, Gate: gate, Admit: func(netip.AddrPort) bool { return true }, Rand: rand.New(rand.NewPCG(3, uint64(w.index))),
+			Listen: true, Gate: gate, Rand: rand.New(rand.NewPCG(3, uint64(w.index))),
 			Logged: true, LongMax: LongMessageMax, UnprovenMax: 65_536,
 		})
 	}
