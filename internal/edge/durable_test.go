@@ -277,6 +277,45 @@ func TestSilentLog(t *testing.T) {
 	}
 }
 
+// TestSilentLogLines: the edge logs once that the log went silent, and once that it answers again,
+// whichever of its workers notice, and however often that changes in between.
+func TestSilentLogLines(t *testing.T) {
+	l := newTestEdge(t)
+	var text strings.Builder
+	l.edge.cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+	second, err := l.edge.AddWorker(Listener{Addr: server}, l, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		why           string
+		silent        bool
+		pass          time.Duration
+		silence, back int // lines so far
+	}{
+		{"the log answers", false, 5 * time.Second, 0, 0},
+		{"some answers were lost", true, 1200 * time.Millisecond, 0, 0},
+		{"it answers the next questions", false, 5 * time.Second, 0, 0},
+		{"it is silent", true, 5 * time.Second, 1, 0},
+		{"it may be silent again", false, 5 * time.Second, 1, 0},
+		{"it is", true, 5 * time.Second, 1, 0},
+		{"it answers for long", false, 15 * time.Second, 1, 1},
+		{"another silence", true, 5 * time.Second, 2, 1},
+	} {
+		l.log.SetSilent(step.silent)
+		for range step.pass / (10 * time.Millisecond) {
+			if _, err := second.Turn(l.net.Now(), nil); err != nil {
+				t.Fatal(err)
+			}
+			l.pass(10 * time.Millisecond)
+		}
+		silence, back := strings.Count(text.String(), "does not answer"), strings.Count(text.String(), "answers again")
+		if silence != step.silence || back != step.back {
+			t.Fatalf("%s: %d and %d lines, want %d and %d:\n%s", step.why, silence, back, step.silence, step.back, text.String())
+		}
+	}
+}
+
 // TestMessageAfterTheEnd: an edge that learns that another one has a session answers no message for the
 // client any more, not even one that came in the same turn. The next owner does.
 func TestMessageAfterTheEnd(t *testing.T) {

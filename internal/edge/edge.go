@@ -55,7 +55,7 @@ func New(cfg Config) (*Edge, error) {
 	inbox := subject.Inbox("edge") + "." + cfg.NewID()
 	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
-		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
+		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Address: cfg.LogAddresses.text, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

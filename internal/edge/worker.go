@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -48,7 +49,8 @@ type node struct {
 
 	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
-	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
+	draining  atomic.Bool   // the edge hands its sessions over, and new ones begin elsewhere
+	silence   outage.Outage // of the session log
 }
 
 func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {

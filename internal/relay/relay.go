@@ -24,6 +24,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
@@ -128,6 +129,7 @@ type Relay struct {
 	done     chan struct{}                  // closed when Run returns
 	roster   atomic.Pointer[cluster.Roster] // the latest one
 	draining atomic.Bool
+	silence  outage.Outage // of the durable store
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -172,7 +174,10 @@ func (r *Relay) watch(ctx context.Context) {
 	for hung := false; ; {
 		for _, w := range r.workers {
 			if w.asked.CompareAndSwap(0, time.Now().UnixNano()) {
-				w.commands.Put(func(time.Time) { w.asked.Store(0) })
+				w.commands.Put(func(now time.Time) {
+					w.asked.Store(0)
+					w.logStore(now)
+				})
 			}
 		}
 		select {
@@ -360,7 +365,6 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	case cluster.ShardSeen:
 		w.commands.Put(func(time.Time) { w.forgetFormer(e.Shard, e.Epoch) })
 	case cluster.ShardDurable:
-		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
 		w.command(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
 	}
 }

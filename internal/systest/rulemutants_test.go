@@ -53,6 +53,14 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "request_waits_and_is_rejected", File: "dnp/proof.go", Old: "e.drop(DropAdmitWaits)", New: "e.refuse(from, wire.Rejected, out)", Package: "dnp", Run: "^TestRefusals$"},
 	{Name: "login_waits_and_is_refused", File: "dnp/proof.go", Old: "verdict = LoginWait", New: "verdict = LoginRefuse", Package: "dnp", Run: "^TestLoginWaitsForRoom$"},
 
+	// What operators read.
+	{Name: "an_answer_ends_an_outage", File: "internal/outage/outage.go", Old: ">= int64(End)", New: ">= 0", Package: "internal/edge", Run: "^TestSilentLogLines$"},
+	{Name: "each_silence_is_logged", File: "internal/outage/outage.go", Old: "return !o.on.Swap(true)", New: "o.on.Store(true)\n\treturn true", Package: "internal/relay", Run: "^TestStoreLines$"},
+	{Name: "a_lost_answer_is_silence", File: "internal/edge/takeover/cutoff.go", Old: "now.Sub(b.silent) >= logGap:", New: "true:", Package: "internal/edge", Run: "^TestSilentLogLines$"},
+	{Name: "store_answers_whom_it_has_not", File: "internal/relay/ownership.go", Old: "case len(w.owned) == 0:", New: "case false:", Package: "internal/relay", Run: "^TestStoreLines$"},
+	{Name: "each_refusal_is_logged", File: "internal/edge/login/login.go", Old: "*l = line{next: now.Add(linePause)}", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
+	{Name: "left_out_is_not_counted", File: "internal/edge/login/login.go", Old: "\t\tl.leftOut++\n", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
+
 	// What strangers cost.
 	{Name: "greeted_twice", File: "dnp/proof.go", Old: "e.unproven.remove(u)\n\te.send(", New: "e.send(", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "if u == nil {\n\t\treturn // its", New: "if u == nil {\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},

@@ -91,8 +91,11 @@ func (b *base) noteSilence(now time.Time, v fence.Verdict) {
 	switch {
 	case answers(v):
 		b.silent = time.Time{}
+		b.host.LogAnswers(now, true)
 	case b.silent.IsZero():
 		b.silent = now
+	case now.Sub(b.silent) >= logGap: // a few answers may get lost
+		b.host.LogAnswers(now, false)
 	}
 }
 

@@ -332,9 +332,10 @@ func (w *testWorker) Follow(_ time.Time, space string) bool {
 
 func (w *testWorker) Knows(*Session, []uint64) bool { return w.knows }
 
-func (w *testWorker) Spaces() []string          { return []string{"s"} }
-func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
-func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
+func (w *testWorker) Spaces() []string           { return []string{"s"} }
+func (w *testWorker) Emit(ev replication.Event)  { w.events = append(w.events, ev) }
+func (w *testWorker) Warn(string, ...any)        { w.warnings++ }
+func (w *testWorker) LogAnswers(time.Time, bool) {}
 
 func (w *testWorker) Serve(now time.Time, s *Session) Feed {
 	if s.Log.Conn() == nil && s.Log.Restore(now, w.endpoint, func(uint64) *dnp.Source { return nil }) == nil {
