@@ -84,6 +84,12 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if err != nil {
 		return err
 	}
+	if err = d.relay.Start(); err == nil {
+		err = relayBus.Flush(time.Second) // now NATS knows what the relay subscribes to
+	}
+	if err != nil {
+		return err
+	}
 	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
 		bus := connect("log")
 		return bus, err

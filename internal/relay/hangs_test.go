@@ -43,6 +43,32 @@ func TestHangs(t *testing.T) {
 	})
 }
 
+// TestCover: a relay is ready when each shard has sent a head lately, and stays so.
+func TestCover(t *testing.T) {
+	c := cover{at: make([]time.Time, 3)}
+	now := time.Unix(1e9, 0)
+	for _, step := range []struct {
+		why   string
+		pass  time.Duration
+		shard int
+		whole bool
+	}{
+		{"one of three shards", 0, 0, false},
+		{"the same shard again", headInterval, 0, false},
+		{"a shard that no deployment has", 0, 3, false},
+		{"two of three", 0, 1, false},
+		{"the heads of the others are old: their holder may be dead", headFresh + 1, 2, false},
+		{"one of the others", 0, 0, false},
+		{"all of them, within a second", headFresh, 1, true},
+		{"it was ready", time.Hour, 1, true},
+	} {
+		now = now.Add(step.pass)
+		if c.note(now, step.shard); c.whole.Load() != step.whole {
+			t.Fatalf("%s: whole is %v", step.why, c.whole.Load())
+		}
+	}
+}
+
 // TestStoreLines: the relay logs once that the durable store went silent, and once that it answers
 // again, although each shard notices by itself.
 func TestStoreLines(t *testing.T) {

@@ -54,6 +54,9 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "login_waits_and_is_refused", File: "dnp/proof.go", Old: "verdict = LoginWait", New: "verdict = LoginRefuse", Package: "dnp", Run: "^TestLoginWaitsForRoom$"},
 
 	// What operators read.
+	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},
+	{Name: "head_before_subscriptions", File: "internal/relay/ownership.go", Old: "\to.end = w.subscribeShard(o.shard)\n", New: "\tdefer func() { o.end = w.subscribeShard(o.shard) }()\n", Package: "internal/relay", Run: "^TestReady$"},
+	{Name: "old_heads_count", File: "internal/relay/relay.go", Old: "now.Sub(at) > headFresh", New: "at.IsZero()", Package: "internal/relay", Run: "^TestCover$"},
 	{Name: "an_answer_ends_an_outage", File: "internal/outage/outage.go", Old: ">= int64(End)", New: ">= 0", Package: "internal/edge", Run: "^TestSilentLogLines$"},
 	{Name: "each_silence_is_logged", File: "internal/outage/outage.go", Old: "return !o.on.Swap(true)", New: "o.on.Store(true)\n\treturn true", Package: "internal/relay", Run: "^TestStoreLines$"},
 	{Name: "a_lost_answer_is_silence", File: "internal/edge/takeover/cutoff.go", Old: "now.Sub(b.silent) >= logGap:", New: "true:", Package: "internal/edge", Run: "^TestSilentLogLines$"},
