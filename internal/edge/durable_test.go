@@ -425,7 +425,7 @@ func TestDrainAlone(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newTestEdge(t)
-			l.edge.cfg.Durable.DrainTimeout = timeout
+			l.edge.cfg.DrainTimeout = timeout
 			if c.roster != nil {
 				l.roster(c.roster)
 			}

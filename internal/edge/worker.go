@@ -135,9 +135,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
-		for _, do := range w.mail.Take() {
-			do(now)
-		}
+	}
+	for _, do := range w.mail.Take() {
+		do(now)
 	}
 	for _, d := range batch {
 		w.Deliver(now, "", 0, d.From, d.Data)
@@ -311,6 +311,16 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	replica.Apply(now, batch)
 	span.End()
 	w.flushes.applied(now, span)
+}
+
+// drain hands the sessions of the worker over, or closes them evenly over the drain timeout if no other
+// edge can continue them.
+func (w *Worker) drain(now time.Time) {
+	if w.takeover != nil {
+		w.takeover.Drain(now)
+		return
+	}
+	w.spaces.Drain(now, w.node.cfg.DrainTimeout-closeTime)
 }
 
 func (w *Worker) close(now time.Time) {

@@ -53,6 +53,12 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "request_waits_and_is_rejected", File: "dnp/proof.go", Old: "e.drop(DropAdmitWaits)", New: "e.refuse(from, wire.Rejected, out)", Package: "dnp", Run: "^TestRefusals$"},
 	{Name: "login_waits_and_is_refused", File: "dnp/proof.go", Old: "verdict = LoginWait", New: "verdict = LoginRefuse", Package: "dnp", Run: "^TestLoginWaitsForRoom$"},
 
+	// How an edge leaves whose sessions end with it.
+	{Name: "closes_all_at_once", File: "internal/edge/fanout/drain.go", Old: "if at.After(now) {", New: "if false {", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "closes_in_the_first_half", File: "internal/edge/fanout/drain.go", Old: "d.window * time", New: "d.window / 2 * time", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "closes_without_margin", File: "internal/edge/worker.go", Old: "w.node.cfg.DrainTimeout-closeTime", New: "w.node.cfg.DrainTimeout", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "ready_while_it_closes", File: "internal/edge/edge.go", Old: "(e.cfg.Durable != nil || !e.draining.Load())", New: "true", Package: "internal/edge", Run: "^TestDrainSpread$"},
+
 	// What operators read.
 	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},
 	{Name: "head_before_subscriptions", File: "internal/relay/ownership.go", Old: "\to.end = w.subscribeShard(o.shard)\n", New: "\tdefer func() { o.end = w.subscribeShard(o.shard) }()\n", Package: "internal/relay", Run: "^TestReady$"},
