@@ -54,9 +54,9 @@ type Config struct {
 	Gate *admit.Gate
 
 	// Admit, if set, is asked whether there is room for a connection: about each
-	// request that passed the Gate, and again when the connection begins.
-	// False answers "rejected". It must not call the Endpoint.
-	Admit func(from netip.AddrPort) bool
+	// request that passed the Gate, and again when the connection begins. It must not call
+	// the Endpoint.
+	Admit func(from netip.AddrPort) AdmitVerdict
 
 	// Login, if set, makes peers speak first: until Login accepts the first reliable
 	// message of a peer, the peer is sent only ConnectionAck and leaves no state. Probe

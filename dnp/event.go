@@ -187,6 +187,7 @@ const (
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
 	DropLoginRefused                     // a login that was answered with ConnectionClose
 	DropLoginTimeout                     // a peer that sent no login in time, and was told with ConnectionClose
+	DropAdmitWaits                       // a connection request that could not be judged yet; the peer repeats it
 
 	NumDropReasons = int(iota)
 )
@@ -203,6 +204,7 @@ var dropNames = [...]string{
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused", DropLoginTimeout: "login_timeout",
+	DropAdmitWaits: "admit_waits",
 }
 
 // String returns the name of r in metrics.

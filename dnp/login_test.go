@@ -74,6 +74,26 @@ func TestLoginWaits(t *testing.T) {
 	s.want("a late refusal does not affect a connection")
 }
 
+// TestLoginWaitsForRoom: a login that comes while the owner does not know whether there is room is
+// neither judged nor refused.
+func TestLoginWaitsForRoom(t *testing.T) {
+	cfg, verdict := loginConfig(), AdmitAccept
+	cfg.Admit = func(netip.AddrPort) AdmitVerdict { return verdict }
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.want("there is room", "01 00 0000")
+	verdict = AdmitWait
+	s.recv(letMeIn, wrong)
+	if s.e.LogIn(s.now, peerAddr, "data", &s.recorder) != nil {
+		t.Error("an answer that comes meanwhile lets the peer in")
+	}
+	s.want("nothing is acknowledged, so the peer repeats its login")
+	s.dropped("counted", DropLoginWaits, 3)
+	verdict = AdmitAccept
+	s.recv(letMeIn)
+	s.events("then it is judged", "connected")
+}
+
 // TestLoginLate: a repeat of a login that arrives after the session must not begin a new
 // one.
 func TestLoginLate(t *testing.T) {

@@ -89,8 +89,7 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		e.unproven.restart(u, now) // the peer did not heed what was sent before
 		e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 		e.sendProbes(now, out)
-	case !e.room(from):
-		e.refuse(from, wire.Rejected, out)
+	case !e.admits(from, out):
 	case e.cfg.Login != nil: // the login will tell who it is
 		e.awaitLogin(from, now)
 		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
@@ -164,9 +163,39 @@ func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admi
 	return v
 }
 
+// An AdmitVerdict is what the owner says about another connection (dnp/PROTOCOL.md, rule
+// reject-late).
+type AdmitVerdict uint8
+
+const (
+	AdmitAccept AdmitVerdict = iota // there is room for it
+	AdmitWait                       // not known yet: the peer is told nothing, and repeats its request or login
+	AdmitRefuse                     // the peer is told "rejected", which libraries take as final
+)
+
 // room reports whether there may be another connection, with this address.
-func (e *Endpoint) room(from netip.AddrPort) bool {
-	return len(e.byAddr) < connsMax && (e.cfg.Admit == nil || e.cfg.Admit(from))
+func (e *Endpoint) room(from netip.AddrPort) AdmitVerdict {
+	switch {
+	case len(e.byAddr) >= connsMax:
+		return AdmitRefuse
+	case e.cfg.Admit == nil:
+		return AdmitAccept
+	}
+	return e.cfg.Admit(from)
+}
+
+// admits reports whether a connection may begin. If not, it tells the peer, or counts that the
+// peer has to wait.
+func (e *Endpoint) admits(from netip.AddrPort, out Sender) bool {
+	switch e.room(from) {
+	case AdmitAccept:
+		return true
+	case AdmitWait:
+		e.drop(DropAdmitWaits)
+	case AdmitRefuse:
+		e.refuse(from, wire.Rejected, out)
+	}
+	return false
 }
 
 func (e *Endpoint) refuse(to netip.AddrPort, result wire.AckResult, out Sender) {
@@ -295,13 +324,14 @@ func (e *Endpoint) proves(u *unproven, cmd wire.Command, body []byte, now instan
 }
 
 // proven makes the connection of a peer that answered the probe. It returns nil, and
-// tells the peer, if there is no room for it.
+// tells the peer, if there is no room for it. A peer that would have to wait was told that it
+// is connected, and waits as a connection.
 //
 // The probe used up reliable numbers. A ping that was not acknowledged stays in
 // the send window as what it is. A hello was delivered if its link was answered,
 // and so was everything before it.
 func (e *Endpoint) proven(peer unproven, now instant, out Sender) *Conn {
-	if !e.room(peer.addr) {
+	if e.room(peer.addr) == AdmitRefuse {
 		e.drop(DropRefused)
 		e.send(peer.addr, wire.AppendConnectionClose(out.Datagram(1)), out)
 		return nil
@@ -528,8 +558,11 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 		return
 	}
 	verdict, data := LoginRefuse, any(nil)
-	if e.room(from) {
+	switch e.room(from) {
+	case AdmitAccept:
 		verdict, data = e.cfg.Login(e.clock.time(now), from, m.Data)
+	case AdmitWait:
+		verdict = LoginWait
 	}
 	switch {
 	case verdict == LoginAccept:
@@ -556,14 +589,18 @@ func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
 }
 
 // LogIn begins the connection of a peer whose login had to wait, as LoginAccept would
-// have. It returns nil if there is no room for it. EventConnected follows.
+// have. It returns nil if there is no room for it, or none yet. EventConnected follows.
 func (e *Endpoint) LogIn(now time.Time, addr netip.AddrPort, data any, out Sender) *Conn {
 	t := e.clock.advance(now)
 	if e.byAddr[addr] != nil {
 		return nil
 	}
-	if !e.room(addr) {
+	switch e.room(addr) {
+	case AdmitRefuse:
 		e.refuseLogin(addr, out)
+		return nil
+	case AdmitWait:
+		e.drop(DropLoginWaits)
 		return nil
 	}
 	return e.loggedIn(addr, data, t, out)

@@ -81,12 +81,22 @@ func TestProofByHello(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	cfg := quiet()
-	cfg.Admit = func(netip.AddrPort) bool { return false }
+	verdict := AdmitRefuse
+	cfg.Admit = func(netip.AddrPort) AdmitVerdict { return verdict }
 	s := newTest(t, cfg)
 	s.recv("00 0100 0100")
 	s.want("no common protocol", "01 02")
 	s.recv("00 0100 0000")
 	s.want("not admitted", "01 01")
+	verdict = AdmitWait
+	s.recv("00 0100 0000")
+	s.want("not known yet")
+	s.dropped("counted", DropAdmitWaits, 1)
+	verdict = AdmitAccept
+	s.recv("00 0100 0000")
+	if len(s.sent) == 0 || s.sent[0] != "01000000" {
+		t.Errorf("sent %v, want that the repeated request is accepted", s.sent)
+	}
 	cfg = quiet()
 	cfg.Listen = false
 	s = newTest(t, cfg)

@@ -52,7 +52,7 @@ var rules = map[string][]string{
 	"sessionlog/movelog":   {"sessionlog", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
 	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
-	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
+	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
@@ -61,7 +61,7 @@ var rules = map[string][]string{
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
@@ -72,7 +72,7 @@ var rules = map[string][]string{
 	"internal/edge/login": {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
 	"internal/turn":      {}, // for shells
@@ -88,6 +88,7 @@ var rules = map[string][]string{
 	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
 	"internal/format":    {}, // the formats that this program reads and writes
+	"internal/outage":    {}, // for shells
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"internal/turn/heap"},
 	"internal/bench":     {"internal/auth", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},

@@ -84,6 +84,12 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if err != nil {
 		return err
 	}
+	if err = d.relay.Start(); err == nil {
+		err = relayBus.Flush(time.Second) // now NATS knows what the relay subscribes to
+	}
+	if err != nil {
+		return err
+	}
 	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
 		bus := connect("log")
 		return bus, err
@@ -91,7 +97,11 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil)); err != nil {
+	drain := c.DrainTimeout
+	if d.logs == nil {
+		drain = 0 // there is no other edge, which many clients could overload
+	}
+	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
 	if c.Demo {

@@ -44,7 +44,7 @@ type edgeNode struct {
 // over. The error is one line that names what is not available.
 func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
 	n := &edgeNode{flags: c, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
-	drain := endOfWorkers
+	drain := c.DrainTimeout + endOfWorkers
 	if c.SessionDurability == "log" {
 		drain = c.DrainTimeout + c.DrainLinger
 	}
@@ -93,7 +93,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if n.edge, err = newEdge(&n.node, &c.Edge, n.bus, n.durable.Edge(n.forward)); err != nil {
+	if n.edge, err = newEdge(&n.node, &c.Edge, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}
 	if n.forward != nil {
@@ -204,7 +204,7 @@ var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": f
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // newEdge returns an edge that the flags configure. Its ports are open.
-func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable) (*edge.Edge, error) {
+func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
@@ -214,6 +214,7 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable) (*edge
 		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		Rate:           clientRate(c),
 		Durable:        durable,
+		DrainTimeout:   drain,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}
 	for _, l := range c.Listen {

@@ -76,6 +76,9 @@ func (n *relayNode) health() telemetry.Health {
 	if n.relay.Hangs() {
 		h.Missing = append(h.Missing, "workers")
 	}
+	if !n.relay.Covered() {
+		h.Missing = append(h.Missing, "shards")
+	}
 	h.Missing = append(h.Missing, n.leases.Missing()...)
 	h.Ready = h.Ready && len(h.Missing) == 0
 	return h

@@ -96,6 +96,11 @@ type Config struct {
 	// that sessions end with this edge.
 	Durable *Durable
 
+	// DrainTimeout is how long Run may take to hand durable sessions over when it is to end,
+	// and over which time it closes all others, evenly. 0 means 55 s for durable sessions, and
+	// that others are closed at once.
+	DrainTimeout time.Duration
+
 	// Linger is how long a space is followed after its last client left.
 	// 0 means 30 s.
 	Linger time.Duration
@@ -137,7 +142,7 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Durable != nil {
 		d := *c.Durable
-		d.DrainTimeout = cmp.Or(d.DrainTimeout, 55*time.Second)
+		c.DrainTimeout = cmp.Or(c.DrainTimeout, 55*time.Second)
 		d.DrainLinger = cmp.Or(d.DrainLinger, 3*time.Second)
 		c.Durable = &d
 	}
@@ -159,8 +164,8 @@ func (c Config) validate() error {
 	want(!strings.HasPrefix(c.OpenSpace, "_"), "space %q: names that start with _ are reserved", c.OpenSpace)
 	want(c.ClientStates <= fanout.ClientStatesOff, "unknown rule %d for states of clients", c.ClientStates)
 	want(c.Recycle <= fanout.RecycleTell, "unknown rule %d for sessions without LinkIds", c.Recycle)
-	want(min(c.Workers, c.Shards, c.SessionsMax, c.SessionsPerAddress) >= 0 && min(c.Flush, c.Linger) >= 0,
-		"negative workers, shards, flush, linger or sessions")
+	want(min(c.Workers, c.Shards, c.SessionsMax, c.SessionsPerAddress) >= 0 && min(c.Flush, c.Linger, c.DrainTimeout) >= 0,
+		"negative workers, shards, flush, linger, drain timeout or sessions")
 	want(c.Bus != nil, "no bus")
 	if d := c.Durable; d != nil {
 		want(d.Log != nil && len(d.Secret) > 0, "durable sessions need a log and a secret")
@@ -210,10 +215,9 @@ type Durable struct {
 	// From stores reliable messages of clients for the game servers.
 	From From
 
-	// DrainTimeout is how long Run may take to hand sessions over when it is to end, and
-	// DrainLinger for how long it then goes on to forward datagrams. 0 means 55 s, and 3 s
-	// if there is a Forwarder.
-	DrainTimeout, DrainLinger time.Duration
+	// DrainLinger is for how long Run goes on to forward datagrams when the sessions are
+	// handed over. 0 means 3 s if there is a Forwarder.
+	DrainLinger time.Duration
 }
 
 // From is the port to the store of clients' reliable messages for game servers.

@@ -53,22 +53,25 @@ func (l *testEdge) Send(to netip.AddrPort, p []byte) {
 
 var server = netip.MustParseAddrPort("127.0.0.1:3413")
 
+var addr = netip.MustParseAddrPort("10.0.0.1:5000") // of the client
+
 // join has a client connect, and returns its address.
 func (l *testEdge) join() netip.AddrPort {
 	l.Helper()
-	addr := netip.MustParseAddrPort("10.0.0.1:5000")
-	l.client = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, Send: func(p []byte) {
-		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, addr, p) })
-	}})
-	l.client.Connect(l.net.Now())
-	for end := l.net.Elapsed() + 2*time.Second; l.net.Elapsed() < end; {
-		l.client.Advance(l.net.Now())
-		l.pass(10 * time.Millisecond)
-	}
+	l.connect(dnptest.App{}, 0)
+	l.pass(2 * time.Second)
 	if !l.worker.Serves(addr) {
 		l.Fatal("the client has no session")
 	}
 	return addr
+}
+
+// connect has a client of the C++ library connect after a while.
+func (l *testEdge) connect(app dnptest.App, after time.Duration) {
+	l.client = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, App: app, Send: func(p []byte) {
+		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, addr, p) })
+	}})
+	l.net.Schedule(after, func() { l.client.Connect(l.net.Now()) })
 }
 
 func newTestEdge(t *testing.T) *testEdge {
@@ -108,6 +111,9 @@ func (l *testEdge) pass(d time.Duration) {
 	for end := l.net.Elapsed() + d; l.net.Elapsed() < end; {
 		if _, err := l.worker.Turn(l.net.Now(), []udp.Datagram(nil)); err != nil {
 			l.Fatal(err)
+		}
+		if l.client != nil {
+			l.client.Advance(l.net.Now())
 		}
 		l.net.Run(time.Millisecond)
 	}
@@ -231,6 +237,85 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
+// TestSilentLog: an edge without sessions notices that the log is silent. For 4 s it does not answer
+// new clients, which repeat their requests, and then rejects them, which ends their attempts.
+func TestSilentLog(t *testing.T) {
+	const connected, rejected = "connected", "rejected"
+	for why, c := range map[string]struct {
+		silence, begin time.Duration // how long the log is silent, and when the client begins to ask
+		want           string
+		from, to       time.Duration // when it is told
+	}{
+		"before the edge knows":          {3 * time.Second, 100 * time.Millisecond, connected, 0, 200 * time.Millisecond},
+		"soon after the beginning":       {3 * time.Second, 1600 * time.Millisecond, connected, 3 * time.Second, 4 * time.Second},
+		"at the end":                     {3 * time.Second, 2900 * time.Millisecond, connected, 3 * time.Second, 4 * time.Second},
+		"in a long silence":              {10 * time.Second, 1600 * time.Millisecond, rejected, 4 * time.Second, 6 * time.Second},
+		"late in a long silence":         {10 * time.Second, 8 * time.Second, rejected, 8 * time.Second, 8100 * time.Millisecond},
+		"half a second after a long one": {10 * time.Second, 10500 * time.Millisecond, connected, 10 * time.Second, 10600 * time.Millisecond},
+	} {
+		t.Run(why, func(t *testing.T) {
+			l, told := newTestEdge(t), ""
+			l.pass(5 * time.Second)
+			began := l.net.Elapsed()
+			tell := func(what string) {
+				at := l.net.Elapsed() - began
+				if told += what; at < c.from || at > c.to {
+					t.Errorf("the client is told %q after %v, want it from %v to %v", what, at, c.from, c.to)
+				}
+			}
+			l.connect(dnptest.App{Connected: func() { tell(connected) }, Closed: tell}, c.begin)
+			l.log.SetSilent(true)
+			l.net.Schedule(c.silence, func() { l.log.SetSilent(false) })
+			l.pass(c.begin + 6*time.Second)
+			if told != c.want {
+				t.Errorf("the client is told %q, want %q", told, c.want)
+			}
+			if n := l.worker.takeover.Count(); (n == 1) != (c.want == connected) {
+				t.Errorf("the edge has %d sessions", n)
+			}
+		})
+	}
+}
+
+// TestSilentLogLines: the edge logs once that the log went silent, and once that it answers again,
+// whichever of its workers notice, and however often that changes in between.
+func TestSilentLogLines(t *testing.T) {
+	l := newTestEdge(t)
+	var text strings.Builder
+	l.edge.cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+	second, err := l.edge.AddWorker(Listener{Addr: server}, l, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		why           string
+		silent        bool
+		pass          time.Duration
+		silence, back int // lines so far
+	}{
+		{"the log answers", false, 5 * time.Second, 0, 0},
+		{"some answers were lost", true, 1200 * time.Millisecond, 0, 0},
+		{"it answers the next questions", false, 5 * time.Second, 0, 0},
+		{"it is silent", true, 5 * time.Second, 1, 0},
+		{"it may be silent again", false, 5 * time.Second, 1, 0},
+		{"it is", true, 5 * time.Second, 1, 0},
+		{"it answers for long", false, 15 * time.Second, 1, 1},
+		{"another silence", true, 5 * time.Second, 2, 1},
+	} {
+		l.log.SetSilent(step.silent)
+		for range step.pass / (10 * time.Millisecond) {
+			if _, err := second.Turn(l.net.Now(), nil); err != nil {
+				t.Fatal(err)
+			}
+			l.pass(10 * time.Millisecond)
+		}
+		silence, back := strings.Count(text.String(), "does not answer"), strings.Count(text.String(), "answers again")
+		if silence != step.silence || back != step.back {
+			t.Fatalf("%s: %d and %d lines, want %d and %d:\n%s", step.why, silence, back, step.silence, step.back, text.String())
+		}
+	}
+}
+
 // TestMessageAfterTheEnd: an edge that learns that another one has a session answers no message for the
 // client any more, not even one that came in the same turn. The next owner does.
 func TestMessageAfterTheEnd(t *testing.T) {
@@ -340,7 +425,7 @@ func TestDrainAlone(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newTestEdge(t)
-			l.edge.cfg.Durable.DrainTimeout = timeout
+			l.edge.cfg.DrainTimeout = timeout
 			if c.roster != nil {
 				l.roster(c.roster)
 			}

@@ -55,7 +55,7 @@ func New(cfg Config) (*Edge, error) {
 	inbox := subject.Inbox("edge") + "." + cfg.NewID()
 	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
-		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Log: cfg.Log,
+		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Address: cfg.LogAddresses.text, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -109,15 +109,22 @@ func (e *Edge) Addrs() []netip.AddrPort {
 }
 
 // Ready reports whether a balancer should send clients here: this edge has reached the bus
-// at least once, and is not about to end.
-func (e *Edge) Ready() bool { return e.reached.Load() && !e.leaving.Load() }
+// at least once, and is not about to end. An edge that hands sessions over has to be sent the
+// datagrams of their clients; one that closes them rejects new clients.
+func (e *Edge) Ready() bool {
+	return e.reached.Load() && !e.leaving.Load() && (e.cfg.Durable != nil || !e.draining.Load())
+}
 
 // admit reports whether a new session can begin at a worker. Without the bus no game server
-// would hear of it, and its client would see nothing or old states. While the log does not
-// answer, the session would not get further than the answer to its request.
-func (e *Edge) admit(w *Worker, from netip.AddrPort) bool {
-	return e.Ready() && !e.draining.Load() && e.cfg.Bus.Connected() && e.sessions.room(from.Addr()) &&
-		(w.takeover == nil || !w.takeover.LogAway())
+// would hear of it, and its client would see nothing or old states.
+func (e *Edge) admit(w *Worker, from netip.AddrPort) dnp.AdmitVerdict {
+	switch {
+	case !e.Ready(), e.draining.Load(), !e.cfg.Bus.Connected(), !e.sessions.room(from.Addr()):
+		return dnp.AdmitRefuse
+	case w.takeover != nil:
+		return w.takeover.Admission()
+	}
+	return dnp.AdmitAccept
 }
 
 // AddWorker adds a worker for the clients of a listener, for a caller that moves the
@@ -167,8 +174,8 @@ func (e *Edge) Start() error {
 	return nil
 }
 
-// Run serves until ctx ends. Then it hands durable sessions over, closes all others, and
-// returns. The error says what failed; it is nil after a shutdown through ctx.
+// Run serves until ctx ends. Then it hands durable sessions over, or closes all sessions over a time,
+// and returns. The error says what failed; it is nil after a shutdown through ctx.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
 	if err := e.Start(); err != nil {
@@ -192,7 +199,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	})
 	<-working.Done()
 	var undone error
-	if e.cfg.Durable != nil && ctx.Err() != nil { // else a worker failed
+	if ctx.Err() != nil { // else a worker failed
 		undone = e.drain()
 	}
 	e.leaving.Store(true)
@@ -243,7 +250,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Listen:  true,
 		Probe:   l.Probe,
 		Gate:    gate,
-		Admit:   func(from netip.AddrPort) bool { return e.admit(w, from) },
+		Admit:   func(from netip.AddrPort) dnp.AdmitVerdict { return e.admit(w, from) },
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
@@ -302,17 +309,28 @@ func (e *Edge) startDurable() {
 	e.takeOver(e.cfg.Node)
 }
 
-// closeTime is how long the log has to store the ends of sessions that no edge took.
+// closeTime is the rest of the drain timeout when the last sessions are closed: the log has to store
+// the ends of those that no edge took.
 const closeTime = 2 * time.Second
 
-// drain hands every session of the edge over, closes those that no edge takes, and goes on
-// to forward datagrams for a while. The error says what was not done.
+// drain ends the sessions of the edge in order. The error says what was not done.
 func (e *Edge) drain() (undone error) {
-	d := e.cfg.Durable
+	if e.cfg.Durable != nil {
+		return e.handOver(e.cfg.Durable)
+	}
+	e.cfg.Log.Info("closing sessions", "sessions", e.sessions.count(), "drain_timeout", e.cfg.DrainTimeout)
+	e.BeginDrain()
+	e.wait(e.cfg.DrainTimeout-closeTime, func() bool { return e.sessions.count() == 0 })
+	return nil
+}
+
+// handOver hands every session of the edge over, closes those that no edge takes, and goes on
+// to forward datagrams for a while. The error says what was not done.
+func (e *Edge) handOver(d *Durable) (undone error) {
 	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
 	e.BeginDrain()
 	var hope takeover.Hope
-	e.wait(d.DrainTimeout-closeTime, func() bool {
+	e.wait(e.cfg.DrainTimeout-closeTime, func() bool {
 		gossip, candidates := e.view.Load().MaySucceed()
 		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
 	})
@@ -323,7 +341,7 @@ func (e *Edge) drain() (undone error) {
 		}
 		e.wait(closeTime, func() bool { return e.DurableSessions() == 0 })
 		if n := e.DurableSessions(); n > 0 {
-			undone = fmt.Errorf("the drain timeout of %v is over: %d sessions were neither handed over nor closed in the session log", d.DrainTimeout, n)
+			undone = fmt.Errorf("the drain timeout of %v is over: %d sessions were neither handed over nor closed in the session log", e.cfg.DrainTimeout, n)
 		}
 	}
 	e.leaving.Store(true)
@@ -340,12 +358,12 @@ func (e *Edge) wait(d time.Duration, done func() bool) {
 	}
 }
 
-// BeginDrain has the workers hand their sessions over, for a caller that turns them. It is
-// done when DurableSessions returns 0.
+// BeginDrain has the workers hand their sessions over, or close them if they are not durable, for a
+// caller that turns them. The former is done when DurableSessions returns 0.
 func (e *Edge) BeginDrain() {
 	e.draining.Store(true)
 	for _, w := range e.workers {
-		w.must(w.takeover.Drain)
+		w.must(w.drain)
 	}
 }
 

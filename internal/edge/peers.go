@@ -245,4 +245,14 @@ func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
 
 func (h *takeoverHost) Emit(ev replication.Event) { h.w.spaces.Emit(ev) }
 
+func (h *takeoverHost) LogAnswers(now time.Time, answers bool) {
+	n := h.w.node
+	switch {
+	case answers && n.silence.Works(now):
+		n.cfg.Log.Info("the session log answers again", "node", n.cfg.Node)
+	case !answers && n.silence.Fails(now):
+		n.cfg.Log.Warn("the session log does not answer; what clients say is not acknowledged, and new clients are not admitted", "node", n.cfg.Node)
+	}
+}
+
 func (h *takeoverHost) Warn(text string, args ...any) { h.w.node.cfg.Log.Warn(text, args...) }

@@ -30,6 +30,12 @@ func (r *registry) room(a netip.Addr) bool {
 	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
 }
 
+func (r *registry) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions
+}
+
 func (r *registry) enter(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -48,7 +49,8 @@ type node struct {
 
 	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
-	draining  atomic.Bool // the edge hands its sessions over, and new ones begin elsewhere
+	draining  atomic.Bool   // the edge hands its sessions over, and new ones begin elsewhere
+	silence   outage.Outage // of the session log
 }
 
 func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {
@@ -133,9 +135,9 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
-		for _, do := range w.mail.Take() {
-			do(now)
-		}
+	}
+	for _, do := range w.mail.Take() {
+		do(now)
 	}
 	for _, d := range batch {
 		w.Deliver(now, "", 0, d.From, d.Data)
@@ -309,6 +311,16 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 	replica.Apply(now, batch)
 	span.End()
 	w.flushes.applied(now, span)
+}
+
+// drain hands the sessions of the worker over, or closes them evenly over the drain timeout if no other
+// edge can continue them.
+func (w *Worker) drain(now time.Time) {
+	if w.takeover != nil {
+		w.takeover.Drain(now)
+		return
+	}
+	w.spaces.Drain(now, w.node.cfg.DrainTimeout-closeTime)
 }
 
 func (w *Worker) close(now time.Time) {

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,4 +41,74 @@ func TestHangs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestCover: a relay is ready when each shard has sent a head lately, and stays so.
+func TestCover(t *testing.T) {
+	c := cover{at: make([]time.Time, 3)}
+	now := time.Unix(1e9, 0)
+	for _, step := range []struct {
+		why   string
+		pass  time.Duration
+		shard int
+		whole bool
+	}{
+		{"one of three shards", 0, 0, false},
+		{"the same shard again", headInterval, 0, false},
+		{"a shard that no deployment has", 0, 3, false},
+		{"two of three", 0, 1, false},
+		{"the heads of the others are old: their holder may be dead", headFresh + 1, 2, false},
+		{"one of the others", 0, 0, false},
+		{"all of them, within a second", headFresh, 1, true},
+		{"it was ready", time.Hour, 1, true},
+	} {
+		now = now.Add(step.pass)
+		if c.note(now, step.shard); c.whole.Load() != step.whole {
+			t.Fatalf("%s: whole is %v", step.why, c.whole.Load())
+		}
+	}
+}
+
+// TestStoreLines: the relay logs once that the durable store went silent, and once that it answers
+// again, although each shard notices by itself.
+func TestStoreLines(t *testing.T) {
+	var text strings.Builder
+	r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Workers: 3, Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shard := range 8 {
+		w := r.worker(shard)
+		w.owned = append(w.owned, &ownership{shard: shard, durable: true})
+	}
+	r.workers[2].owned = nil
+	now := time.Unix(1e9, 0)
+	second := func(silent func(shard int) bool) {
+		for _, w := range r.workers {
+			for _, o := range w.owned {
+				o.setDurable(!silent(o.shard))
+			}
+			w.logStore(now)
+		}
+		now = now.Add(time.Second)
+	}
+	for kill := range 10 {
+		for i := range 20 {
+			second(func(shard int) bool { return i < 5 && (shard+i)%2 == 0 })
+		}
+		for why, n := range map[string]int{"does not answer": kill + 1, "answers again": kill + 1} {
+			if got := strings.Count(text.String(), why); got != n {
+				t.Fatalf("%q is logged %d times, want %d:\n%s", why, got, n, text.String())
+			}
+		}
+	}
+	r.workers[0].owned, r.workers[1].owned = r.workers[0].owned[:1], nil
+	second(func(int) bool { return true })
+	r.workers[0].owned = nil
+	for range 20 {
+		second(nil)
+	}
+	if strings.Count(text.String(), "answers again") != 10 {
+		t.Errorf("a relay without shards cannot know that the store answers:\n%s", text.String())
+	}
 }

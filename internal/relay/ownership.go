@@ -300,6 +300,21 @@ func (o *ownership) setDurable(durable bool) {
 	}
 }
 
+// logStore logs when the durable store goes silent and when it answers again, once for all shards of
+// the relay. A worker without shards does not ask the store.
+func (w *Worker) logStore(now time.Time) {
+	r := w.relay
+	switch {
+	case len(w.owned) == 0:
+	case slices.ContainsFunc(w.owned, func(o *ownership) bool { return !o.durable }):
+		if r.silence.Fails(now) {
+			r.cfg.Log.Warn("the durable store does not answer; changes get lost if this relay ends before it answers", "node", r.cfg.Node)
+		}
+	case r.silence.Works(now):
+		r.cfg.Log.Info("the durable store answers again", "node", r.cfg.Node)
+	}
+}
+
 // store gives up to n states to the durable store and returns how many.
 func (w *Worker) store(o *ownership, n int) int {
 	var batch []cluster.Keyframe

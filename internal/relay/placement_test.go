@@ -3,11 +3,13 @@ package relay
 import (
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -16,15 +18,19 @@ type askedLeases struct {
 	wants    int            // how often Want was called
 	ranks    map[int]int    // by shard, of the last Want
 	released map[int]string // successor, by shard
+	loads    []func(error)
 	handle   func(cluster.LeaseEvent)
 }
 
-func (l *askedLeases) OnEvent(handle func(cluster.LeaseEvent))                 { l.handle = handle }
-func (l *askedLeases) Want(shard int, rank int)                                { l.wants, l.ranks[shard] = l.wants+1, rank }
-func (l *askedLeases) Release(shard int, _ uint64, to string)                  { l.released[shard] = to }
-func (l *askedLeases) Fence(int, uint64)                                       {}
-func (l *askedLeases) Store(int, uint64, []cluster.Keyframe, func(error))      {}
-func (l *askedLeases) Load(int, uint64, func([]cluster.Keyframe), func(error)) {}
+func (l *askedLeases) OnEvent(handle func(cluster.LeaseEvent))            { l.handle = handle }
+func (l *askedLeases) Want(shard int, rank int)                           { l.wants, l.ranks[shard] = l.wants+1, rank }
+func (l *askedLeases) Release(shard int, _ uint64, to string)             { l.released[shard] = to }
+func (l *askedLeases) Fence(int, uint64)                                  {}
+func (l *askedLeases) Store(int, uint64, []cluster.Keyframe, func(error)) {}
+
+func (l *askedLeases) Load(shard int, _ uint64, _ func([]cluster.Keyframe), done func(error)) {
+	l.loads = append(l.loads, done)
+}
 
 // A placed is relay a in a roster of a, b and a ghost, with two workers that the test turns.
 type placed struct {
@@ -227,4 +233,70 @@ func TestSlowTurn(t *testing.T) {
 	if want := 10 * placedShards / 2; p.leases.wants != want {
 		t.Errorf("in a turn of %d commands the leases hear %d ranks, want %d", 10*placeCommands, p.leases.wants, want)
 	}
+}
+
+// An orderedBus notes of which shards there are heads, and wants their subscriptions to be first:
+// NATS handles what comes over a connection in order.
+type orderedBus struct {
+	bus.Bus
+	*testing.T
+	subscribed map[string]bool
+	heads      map[int]bool
+}
+
+func (b *orderedBus) Subscribe(subject string, handle func(bus.Msg)) (func(), error) {
+	b.subscribed[subject] = true
+	return b.Bus.Subscribe(subject, handle)
+}
+
+func (b *orderedBus) Publish(m bus.Msg) error {
+	names := subject.Names{}
+	if shard, ok := names.ParseShard(m.Subject); ok && m.Subject == names.Head(shard) {
+		b.heads[shard] = true
+		if !b.subscribed[names.ShardPublishAll(shard)] {
+			b.Errorf("the head of shard %d comes before the subscription to its publishes", shard)
+		}
+	}
+	return b.Bus.Publish(m)
+}
+
+// TestReady: a relay is ready when all shards are served, by it or by others, and the bus brings their
+// publishes to the holders.
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // time stands still
+		const last = placedShards - 1 // another relay has it
+		p := newPlaced(t)
+		own := &orderedBus{p.relay.cfg.Bus, t, map[string]bool{}, map[int]bool{}}
+		p.relay.cfg.Bus = own
+		want := func(why string, ready bool) {
+			t.Helper()
+			p.turn(time.Millisecond, 0, 1)
+			p.turn(time.Millisecond, 0, 1)
+			if p.relay.Ready() != ready {
+				t.Errorf("%s: ready is %v", why, !ready)
+			}
+		}
+		want("it has no shard", false)
+		for shard := range last {
+			p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: 1})
+		}
+		want("it has not loaded what was stored", false)
+		for _, done := range p.leases.loads {
+			done(nil)
+		}
+		want("the last shard has no holder", false)
+		if len(own.heads) != last {
+			t.Errorf("%d shards have heads, want %d", len(own.heads), last)
+		}
+		other := func() {
+			if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Head(last), Data: replication.AppendHead(nil, 1, nil)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(headFresh + 1)
+		other()
+		want("the heads of the other shards are old", false)
+		p.turn(headInterval, 0, 1)
+		want("all shards have holders", true)
+	})
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
@@ -128,6 +129,8 @@ type Relay struct {
 	done     chan struct{}                  // closed when Run returns
 	roster   atomic.Pointer[cluster.Roster] // the latest one
 	draining atomic.Bool
+	silence  outage.Outage // of the durable store
+	heads    cover
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -137,6 +140,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
+	r.heads.at = make([]time.Time, cfg.Shards)
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, i))
 	}
@@ -146,8 +150,13 @@ func New(cfg Config) (*Relay, error) {
 // Done is closed when Run has returned.
 func (r *Relay) Done() <-chan struct{} { return r.done }
 
-// Ready reports whether this relay can answer publishers.
-func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() && !r.Hangs() }
+// Ready reports whether this relay can answer publishers, and whether each publish had a holder to
+// go to when it began.
+func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() && !r.Hangs() && r.Covered() }
+
+// Covered reports whether every shard had a holder that served it once since this relay began. A relay
+// alone holds all of them.
+func (r *Relay) Covered() bool { return r.cfg.Leases == nil || r.heads.whole.Load() }
 
 // hangsAfter is how long a worker may take to come to its next turn. It is arbitrary, and far
 // above any turn.
@@ -172,7 +181,10 @@ func (r *Relay) watch(ctx context.Context) {
 	for hung := false; ; {
 		for _, w := range r.workers {
 			if w.asked.CompareAndSwap(0, time.Now().UnixNano()) {
-				w.commands.Put(func(time.Time) { w.asked.Store(0) })
+				w.commands.Put(func(now time.Time) {
+					w.asked.Store(0)
+					w.logStore(now)
+				})
 			}
 		}
 		select {
@@ -262,7 +274,7 @@ func (r *Relay) Start() error {
 	subs.add(s.Event("*"), r.presence)
 	subs.add(r.inbox+".*", r.present)
 	if r.cfg.Leases != nil {
-		subs.add(s.HeadAll(), r.fence)
+		subs.add(s.HeadAll(), r.head)
 		subs.add(s.RelayAll(), r.announced)
 		r.cfg.Leases.OnEvent(r.leaseEvent)
 	}
@@ -278,16 +290,37 @@ func (r *Relay) Start() error {
 	return nil
 }
 
-// fence tells the leases the epoch of a head, so that a holder that was replaced stops before
-// the store tells it.
-func (r *Relay) fence(m bus.Msg) {
+// head tells the leases the epoch of a head, so that a holder that was replaced stops before
+// the store tells it. The heads of this relay come, too, over the bus.
+func (r *Relay) head(m bus.Msg) {
 	shard, ok := r.cfg.Subjects.ParseShard(m.Subject)
 	if !ok {
 		return
 	}
 	if epoch, ok := replication.HeadEpoch(m.Data); ok {
 		r.cfg.Leases.Fence(shard, epoch)
+		r.heads.note(time.Now(), shard)
 	}
+}
+
+// headFresh is how old a head may be that shows that its shard has a holder: heads that got lost
+// may be between it and the newest.
+const headFresh = 4 * headInterval
+
+// A cover finds out when every shard has a holder that serves it. A holder subscribes to what a shard
+// gets before it sends the first head, so a head that arrives shows that the NATS server knows the
+// subscriptions.
+type cover struct {
+	at    []time.Time // of the newest head of each shard; belongs to the subscription to heads
+	whole atomic.Bool
+}
+
+func (c *cover) note(now time.Time, shard int) {
+	if shard >= len(c.at) || c.whole.Load() {
+		return
+	}
+	c.at[shard] = now
+	c.whole.Store(!slices.ContainsFunc(c.at, func(at time.Time) bool { return now.Sub(at) > headFresh }))
 }
 
 // busChanged asks about every space again, because events were missed.
@@ -360,7 +393,6 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 	case cluster.ShardSeen:
 		w.commands.Put(func(time.Time) { w.forgetFormer(e.Shard, e.Epoch) })
 	case cluster.ShardDurable:
-		r.cfg.Log.Warn("durable store", "shard", e.Shard, "answers", e.Durable)
 		w.command(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -288,6 +289,54 @@ func TestServe(t *testing.T) {
 	}
 	e.term()
 	e.ends(0)
+	r.term()
+	r.ends(0)
+}
+
+// TestReadyAnswers: when a relay says that it is ready, it answers publishes for every shard.
+func TestReadyAnswers(t *testing.T) {
+	t.Parallel()
+	var subjects subject.Names
+	nats := startNATS(t, natsembed.Config{})
+	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	web := freePorts(t, 1)[0]
+	r := start(t, "relay", "serve", "--nats-url", nats.URL(), "--http", web)
+	waited := false
+	for end := time.Now().Add(patience); ; {
+		answer, err := http.Get("http://" + web + "/readyz")
+		if err == nil {
+			text, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			waited = waited || strings.Contains(string(text), `"shards"`)
+			if answer.StatusCode == http.StatusOK {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("the relay does not become ready")
+		}
+	}
+	const spaces = 256 // of which some are in each shard
+	type result struct {
+		data string
+		err  error
+	}
+	answers := make(chan result, spaces)
+	for i := range spaces {
+		b.Request(bus.Msg{Subject: subjects.Publish(fmt.Sprint("space", i), ""), Data: []byte(towerPut)}, patience, func(m bus.Msg, err error) { answers <- result{string(m.Data), err} })
+	}
+	for range spaces {
+		if a := <-answers; a.err != nil || !strings.HasPrefix(a.data, `{"epoch"`) {
+			t.Errorf("right after the relay was ready, a publish has the answer %q, %v", a.data, a.err)
+		}
+	}
+	if !waited {
+		t.Error("the relay never said that it waits for shards")
+	}
 	r.term()
 	r.ends(0)
 }

@@ -46,6 +46,30 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "never_vague", File: "dnp/liveness.go", Old: "return l.wrongAcks == vagueAcks", New: "return false", Package: "dnp", Run: "^TestOutlives$"},
 	{Name: "vague_at_once", File: "dnp/liveness.go", Old: "vagueAcks = 4", New: "vagueAcks = 1", Package: "dnp", Run: "^TestLives$"},
 
+	// What new clients are told.
+	{Name: "rejected_at_once", File: "internal/edge/takeover/cutoff.go", Old: "logPatience = 4 * time.Second", New: "logPatience = 0", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "never_rejected", File: "internal/edge/takeover/cutoff.go", Old: "logPatience = 4 * time.Second", New: "logPatience = time.Hour", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "log_is_asked_for_sessions_only", File: "internal/edge/takeover/cutoff.go", Old: "if c.probe.take(now, interval) {", New: "if len(c.byName) > 0 && c.probe.take(now, interval) {", Package: "internal/edge", Run: "^TestSilentLog$"},
+	{Name: "request_waits_and_is_rejected", File: "dnp/proof.go", Old: "e.drop(DropAdmitWaits)", New: "e.refuse(from, wire.Rejected, out)", Package: "dnp", Run: "^TestRefusals$"},
+	{Name: "login_waits_and_is_refused", File: "dnp/proof.go", Old: "verdict = LoginWait", New: "verdict = LoginRefuse", Package: "dnp", Run: "^TestLoginWaitsForRoom$"},
+
+	// How an edge leaves whose sessions end with it.
+	{Name: "closes_all_at_once", File: "internal/edge/fanout/drain.go", Old: "if at.After(now) {", New: "if false {", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "closes_in_the_first_half", File: "internal/edge/fanout/drain.go", Old: "d.window * time", New: "d.window / 2 * time", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "closes_without_margin", File: "internal/edge/worker.go", Old: "w.node.cfg.DrainTimeout-closeTime", New: "w.node.cfg.DrainTimeout", Package: "internal/edge", Run: "^TestDrainSpread$"},
+	{Name: "ready_while_it_closes", File: "internal/edge/edge.go", Old: "(e.cfg.Durable != nil || !e.draining.Load())", New: "true", Package: "internal/edge", Run: "^TestDrainSpread$"},
+
+	// What operators read.
+	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},
+	{Name: "head_before_subscriptions", File: "internal/relay/ownership.go", Old: "\to.end = w.subscribeShard(o.shard)\n", New: "\tdefer func() { o.end = w.subscribeShard(o.shard) }()\n", Package: "internal/relay", Run: "^TestReady$"},
+	{Name: "old_heads_count", File: "internal/relay/relay.go", Old: "now.Sub(at) > headFresh", New: "at.IsZero()", Package: "internal/relay", Run: "^TestCover$"},
+	{Name: "an_answer_ends_an_outage", File: "internal/outage/outage.go", Old: ">= int64(End)", New: ">= 0", Package: "internal/edge", Run: "^TestSilentLogLines$"},
+	{Name: "each_silence_is_logged", File: "internal/outage/outage.go", Old: "return !o.on.Swap(true)", New: "o.on.Store(true)\n\treturn true", Package: "internal/relay", Run: "^TestStoreLines$"},
+	{Name: "a_lost_answer_is_silence", File: "internal/edge/takeover/cutoff.go", Old: "now.Sub(b.silent) >= logGap:", New: "true:", Package: "internal/edge", Run: "^TestSilentLogLines$"},
+	{Name: "store_answers_whom_it_has_not", File: "internal/relay/ownership.go", Old: "case len(w.owned) == 0:", New: "case false:", Package: "internal/relay", Run: "^TestStoreLines$"},
+	{Name: "each_refusal_is_logged", File: "internal/edge/login/login.go", Old: "*l = line{next: now.Add(linePause)}", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
+	{Name: "left_out_is_not_counted", File: "internal/edge/login/login.go", Old: "\t\tl.leftOut++\n", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
+
 	// What strangers cost.
 	{Name: "greeted_twice", File: "dnp/proof.go", Old: "e.unproven.remove(u)\n\te.send(", New: "e.send(", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "if u == nil {\n\t\treturn // its", New: "if u == nil {\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},

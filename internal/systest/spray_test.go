@@ -93,10 +93,10 @@ func (p *pair) start(name string, g *gossip.Gossip) {
 	}
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(len(p.addrs) + 1)}), port)
 	e, err := edge.New(edge.Config{
-		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log,
+		Node: name, Listeners: []edge.Listener{{Addr: at}}, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Bus: p.bus(name), Log: log, DrainTimeout: time.Second,
 		Durable: &edge.Durable{
 			Ports: takeover.Ports{Log: p.log, Secret: []byte("secret"), Affinity: p.hub.Node(name), Forward: fw},
-			From:  p.game, DrainTimeout: time.Second, DrainLinger: time.Millisecond,
+			From:  p.game, DrainLinger: time.Millisecond,
 		},
 	})
 	if err != nil {

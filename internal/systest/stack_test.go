@@ -360,13 +360,13 @@ func benchmarkAck(b *testing.B, durability string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1, DrainTimeout: 5 * time.Second}
+	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1}
 	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, subjects, time.Second, func() bool { return true }, log)
 	if err != nil {
 		b.Fatal(err)
 	}
 	e, err := edge.New(edge.Config{
-		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(nil),
+		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 1, OpenSpace: "s", Bus: bus, Log: log, Durable: durable.Edge(nil), DrainTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
@@ -127,7 +128,7 @@ type Log struct {
 	counts     counters
 
 	highest  atomic.Uint64 // sequence that a write got, whatever the stream
-	outage   outage
+	outage   outage.Outage
 	tooLarge rate.Sometimes // what to say of writes that are
 
 	servers []atomic.Pointer[string] // of a copy: name of the server of each stream; nil while it is not known
@@ -259,11 +260,11 @@ func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 		l.tooLarge.Do(func() {
 			l.cfg.Log.Warn("ending sessions: writes of their logs are larger than the max_payload of NATS", "max_payload", l.cfg.Conn.MaxPayload())
 		})
-	case v == fence.OK && l.outage.taken(now):
+	case v == fence.OK && l.outage.Works(now):
 		l.cfg.Log.Info("the session log takes writes again", "copy", l.cfg.Copy)
 	case v == fence.Unreachable && err == nil:
 		l.counts.refused.Add(1)
-		switch began := l.outage.refused(now); {
+		switch began := l.outage.Fails(now); {
 		case began && l.cfg.Copy > 0:
 			l.cfg.Log.Warn("a copy of the session log refuses writes. Make room for JetStream, or raise its limits", "copy", l.cfg.Copy, "code", ack.Code, "error", ack.Text)
 		case began:
@@ -272,28 +273,6 @@ func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 		}
 	}
 	return sessionlog.Answer{Verdict: v, Seq: ack.Seq}
-}
-
-// outageEnd is how long the store must refuse nothing until an outage is over: a store that is
-// nearly full takes some writes and refuses others. It is arbitrary.
-const outageEnd = 10 * time.Second
-
-// An outage is a time in which the store refuses writes. Of all goroutines, one is told of its
-// beginning and one of its end.
-type outage struct {
-	on      atomic.Bool
-	refusal atomic.Int64 // when the newest was, in Unix nanoseconds
-}
-
-// refused notes a refusal, and reports whether an outage begins with it.
-func (o *outage) refused(now time.Time) bool {
-	o.refusal.Store(now.UnixNano())
-	return !o.on.Swap(true)
-}
-
-// taken notes a write that was stored, and reports whether an outage is over.
-func (o *outage) taken(now time.Time) bool {
-	return o.on.Load() && now.UnixNano()-o.refusal.Load() >= int64(outageEnd) && o.on.CompareAndSwap(true, false)
 }
 
 // Stats are counters since Open.

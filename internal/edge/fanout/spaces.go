@@ -18,6 +18,8 @@ type Spaces struct {
 	base
 	byName map[string]*space
 	order  []*space // in the order in which they were followed first
+
+	drainer drainer
 }
 
 // New returns Spaces that follow no space.
@@ -95,7 +97,7 @@ func (s *Spaces) Names() []string {
 
 // Advance does what is due and returns when it must be called again.
 func (s *Spaces) Advance(now time.Time) time.Time {
-	next := now.Add(time.Hour)
+	next := s.drainer.advance(now, now.Add(time.Hour))
 	for _, sp := range s.order {
 		next = earlier(next, sp.advance(now))
 	}

@@ -58,8 +58,9 @@ type Config struct {
 	Subjects subject.Names
 	Node     string
 
-	NewID func() string // makes names that are unique for ever
-	Log   *slog.Logger
+	NewID   func() string                    // makes names that are unique for ever
+	Address func(from netip.AddrPort) string // how log lines show an address
+	Log     *slog.Logger
 }
 
 // An Authority has what all workers of an edge need to judge logins. Any goroutine may use
@@ -68,10 +69,11 @@ type Authority struct {
 	cfg  Config
 	keys keyring
 
-	// The mutex is there because a token may come to any worker. It is locked once per good
-	// token.
+	// The mutex is there because a token may come to any worker. It is locked once per login.
 	mu   sync.Mutex
 	used auth.Replay
+
+	lines [auth.NumReasons]line // about logins that are not let in
 }
 
 // New returns an Authority. It reads the token keys if it needs them.
@@ -168,11 +170,38 @@ func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (
 	if reason == auth.None {
 		reason = j.use(now, &claims, from.Addr())
 	}
-	j.Logins[reason]++
+	j.judged(now, from, reason)
 	if reason != auth.None {
 		return dnp.LoginRefuse, nil
 	}
 	return dnp.LoginAccept, &claims
+}
+
+// linePause is the least time between two log lines of an edge about logins with the same result.
+const linePause = 10 * time.Second
+
+// A line is what the log says about logins with one result.
+type line struct {
+	next    time.Time // when there may be another one
+	leftOut int       // logins without a line since the last one
+}
+
+// judged counts a login, and logs one that is not let in, now and then. What a client sent is a
+// secret, or anything, so it is not logged.
+func (j *Judge) judged(now time.Time, from netip.AddrPort, reason auth.Reason) {
+	j.Logins[reason]++
+	if reason == auth.None {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := &j.lines[reason]
+	if now.Before(l.next) {
+		l.leftOut++
+		return
+	}
+	j.cfg.Log.Info("not accepting a login", "reason", reason.String(), "address", j.cfg.Address(from), "left_out", l.leftOut)
+	*l = line{next: now.Add(linePause)}
 }
 
 // Bounds of asking the game's service who a client is. Until it answers, the client's
@@ -218,14 +247,14 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 	}
 	login := j.hash(from.Addr(), message)
 	if r := j.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
-		j.Logins[auth.Refused]++
+		j.judged(now, from, auth.Refused)
 		return dnp.LoginRefuse, nil
 	}
 	if p, ok := j.pending[from]; ok && now.Before(p.until) {
 		return dnp.LoginWait, nil
 	}
 	if len(j.pending) >= calloutsMax && !j.purge(now) {
-		j.Logins[auth.Busy]++
+		j.judged(now, from, auth.Busy)
 		return dnp.LoginWait, nil // the client repeats it
 	}
 	j.pending[from] = callout{login: login, until: now.Add(2 * calloutTimeout)}
@@ -245,11 +274,11 @@ func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data
 	}
 	delete(j.pending, from)
 	if err != nil {
-		j.Logins[auth.NoService]++
+		j.judged(now, from, auth.NoService)
 		return // the client repeats its login, and the service is asked again
 	}
 	claims, reason := parseAnswer(now, data)
-	j.Logins[reason]++
+	j.judged(now, from, reason)
 	if reason != auth.None {
 		j.refusals[login%refusalsMax] = refusal{login, now.Add(refusalTime)}
 		j.host.LoggedIn(now, from, nil)

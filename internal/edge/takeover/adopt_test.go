@@ -13,7 +13,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
-	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -623,29 +622,6 @@ func TestYieldsToAnotherListener(t *testing.T) {
 	next.pass(100 * time.Millisecond) // AdoptAt fails the test
 	if n := w.t.Count(); n > 0 {
 		t.Errorf("%d sessions are left", n)
-	}
-}
-
-// TestLogAwayEnds: a worker whose last session ended while the log was silent accepts the next
-// login, because only a session can notice that the log answers again.
-func TestLogAwayEnds(t *testing.T) {
-	e, addr := newTestEdge(t), clientAddr(1)
-	e.join(addr)
-	w := e.workers[0]
-	s, now := w.session(addr), e.net.Now()
-	silence := sessionlog.Answer{Verdict: fence.Unreachable}
-	w.t.revalidate(s)
-	for _, at := range []time.Time{now, now.Add(logPatience + time.Millisecond)} {
-		s.Log.Advance(at) // it asks the log
-		w.t.answer(at, s, silence)
-	}
-	if !w.t.LogAway() {
-		t.Fatal("the log is silent, and logins are accepted")
-	}
-	w.t.forget(s)
-	e.pass(10 * time.Millisecond)
-	if w.t.LogAway() {
-		t.Error("no session is left to ask the log, and logins are rejected for ever")
 	}
 }
 

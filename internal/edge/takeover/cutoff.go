@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/sessionlog"
 )
@@ -16,13 +17,26 @@ const (
 	rejoinTime    = 10 * time.Second
 	alonePatience = 2 * time.Second
 
-	logGap        = time.Second            // without an answer after which the log counts as not reached
-	probeInterval = 250 * time.Millisecond // between two questions to the log of an edge that asks nothing else
+	logGap = time.Second // without an answer after which the log counts as not reached
 )
+
+// A worker asks the log whether it answers, so that it knows before a client comes: each probePause, and
+// each probeInterval while the log is silent or no other edge is known.
+const (
+	probePause    = time.Second
+	probeInterval = 250 * time.Millisecond
+)
+
+// logPatience is how long the log may be silent before new clients are rejected. Libraries repeat a
+// request that has no answer for 5 s, and take a rejection as final.
+const logPatience = 4 * time.Second
 
 // permissionTime is how long the permission of the affinity to take a session over counts. A log
 // that is read later says nothing about whether its owner is dead.
 const permissionTime = time.Second
+
+// answers reports whether a verdict is an answer of the log.
+func answers(v fence.Verdict) bool { return v != fence.Unknown && v != fence.Unreachable }
 
 // A reach notes whether the log answers this worker.
 type reach struct {
@@ -35,7 +49,7 @@ type reach struct {
 // off, and is not any more.
 func (r *reach) note(now time.Time, v fence.Verdict, alone bool) (back bool) {
 	switch {
-	case v != fence.Unknown && v != fence.Unreachable:
+	case answers(v):
 		back, r.cut, r.heard = r.cut, false, now
 	case now.Sub(r.heard) > logGap:
 		r.cut, r.gap = r.cut || alone, now
@@ -53,21 +67,54 @@ func (c *claims) mayJudge(now time.Time) bool {
 	return !c.host.View().alone || c.reach.settled(now)
 }
 
-// advanceProbe asks the log whether it answers, if no other edge is known, and returns when to ask again.
+// advanceProbe asks the log whether it answers, and returns when to ask again. The answers decide about
+// inherited claims only if no other edge is known.
 func (c *claims) advanceProbe(now, next time.Time) time.Time {
-	if !c.host.View().alone && !c.reach.cut || len(c.byName)+len(c.lists)+len(c.inherited) == 0 {
-		return next
+	hear, interval := c.noteSilence, probePause
+	if (c.host.View().alone || c.reach.cut) && len(c.byName)+len(c.lists)+len(c.inherited) > 0 {
+		hear, interval = c.heardLog, probeInterval
 	}
-	if c.probe.take(now, probeInterval) {
+	if !c.silent.IsZero() {
+		interval = probeInterval
+	}
+	c.probe.next = earlier(c.probe.next, now.Add(interval))
+	if c.probe.take(now, interval) {
 		c.cfg.Log.Read(sessionlog.Key(c.cfg.Secret, netip.AddrPort{}, 0), func(a sessionlog.Answer) {
-			c.host.Must(func(now time.Time) { c.heardLog(now, a.Verdict) })
+			c.host.Must(func(now time.Time) { hear(now, a.Verdict) })
 		})
 	}
 	return earlier(next, c.probe.next)
 }
 
+// noteSilence notes since when the log is silent.
+func (b *base) noteSilence(now time.Time, v fence.Verdict) {
+	switch {
+	case answers(v):
+		b.silent = time.Time{}
+		b.host.LogAnswers(now, true)
+	case b.silent.IsZero():
+		b.silent = now
+	case now.Sub(b.silent) >= logGap: // a few answers may get lost
+		b.host.LogAnswers(now, false)
+	}
+}
+
+// Admission says whether a session may begin. While the log is silent, it would not get further
+// than the answer to its client's request. What is known of silence is the same for all clients: an
+// address that waits may be forged.
+func (b *base) Admission() dnp.AdmitVerdict {
+	switch {
+	case b.silent.IsZero():
+		return dnp.AdmitAccept
+	case b.turned.Sub(b.silent) < logPatience:
+		return dnp.AdmitWait
+	}
+	return dnp.AdmitRefuse
+}
+
 // heardLog notes an answer of the log. Other edges may have the sessions of an edge that was cut off.
 func (b *base) heardLog(now time.Time, v fence.Verdict) {
+	b.noteSilence(now, v)
 	if b.reach.note(now, v, b.host.View().alone) {
 		b.revalidateAll()
 	}

@@ -94,7 +94,7 @@ func (e *testEdge) addWorker() *testWorker {
 	gate, err := admit.New(admit.Config{})
 	if err == nil {
 		w.endpoint, err = dnp.New(dnp.Config{
-			Listen: true, Gate: gate, Admit: func(netip.AddrPort) bool { return true }, Rand: rand.New(rand.NewPCG(3, uint64(w.index))),
+			Listen: true, Gate: gate, Rand: rand.New(rand.NewPCG(3, uint64(w.index))),
 			Logged: true, LongMax: LongMessageMax, UnprovenMax: 65_536,
 		})
 	}
@@ -341,9 +341,10 @@ func (w *testWorker) Follow(_ time.Time, space string) bool {
 
 func (w *testWorker) Knows(*Session, []uint64) bool { return w.knows }
 
-func (w *testWorker) Spaces() []string          { return []string{"s"} }
-func (w *testWorker) Emit(ev replication.Event) { w.events = append(w.events, ev) }
-func (w *testWorker) Warn(string, ...any)       { w.warnings++ }
+func (w *testWorker) Spaces() []string           { return []string{"s"} }
+func (w *testWorker) Emit(ev replication.Event)  { w.events = append(w.events, ev) }
+func (w *testWorker) Warn(string, ...any)        { w.warnings++ }
+func (w *testWorker) LogAnswers(time.Time, bool) {}
 
 func (w *testWorker) Serve(now time.Time, s *Session) Feed {
 	if s.Log.Conn() == nil && s.Log.Restore(now, w.endpoint, func(uint64) *dnp.Source { return nil }) == nil {

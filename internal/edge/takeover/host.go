@@ -80,6 +80,9 @@ type Host interface {
 	// Emit publishes an event for game servers.
 	Emit(ev replication.Event)
 
+	// LogAnswers notes, often, whether the log answers, and logs when that changes for the edge.
+	LogAnswers(now time.Time, answers bool)
+
 	// Warn logs a problem.
 	Warn(text string, args ...any)
 }

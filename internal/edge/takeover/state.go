@@ -88,7 +88,8 @@ type base struct {
 	others   tokenBucket // of questions about other clients
 
 	reach   reach
-	leaving bool // the worker hands its sessions over
+	silent  time.Time // since when the log answers nothing; zero if it answers
+	leaving bool      // the worker hands its sessions over
 	counts  Counts
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
-	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -20,9 +19,6 @@ const (
 	stallMax     = 300 * time.Millisecond
 )
 
-// logPatience is how long the log may answer nothing before new sessions are rejected.
-const logPatience = time.Second
-
 // A Takeover keeps all durable sessions of one worker, which owns it.
 type Takeover struct {
 	*base
@@ -30,8 +26,6 @@ type Takeover struct {
 	drainer
 	preparer
 	standby
-	silent  time.Time // since when the log answers nothing; zero if it answers
-	logAway bool
 }
 
 // New returns a Takeover without sessions.
@@ -49,10 +43,6 @@ func New(cfg Config) *Takeover {
 	}
 	return &Takeover{base: b, claims: newClaims(b), drainer: drainer{base: b}, preparer: preparer{base: b}, standby: standby{base: b}}
 }
-
-// LogAway reports whether the log has answered nothing for so long that no session should
-// begin.
-func (t *Takeover) LogAway() bool { return t.logAway }
 
 // Begin begins a turn. It comes before anything else, because it notices when the process
 // was stopped.
@@ -99,13 +89,6 @@ func (t *Takeover) answered(s *Session, a sessionlog.Answer) {
 // answer handles an answer of the log.
 func (t *Takeover) answer(now time.Time, s *Session, a sessionlog.Answer) {
 	t.heardLog(now, a.Verdict)
-	switch {
-	case a.Verdict != fence.Unknown && a.Verdict != fence.Unreachable:
-		t.silent = time.Time{}
-	case t.silent.IsZero():
-		t.silent = now
-	}
-	t.logAway = !t.silent.IsZero() && now.Sub(t.silent) > logPatience
 	s.Log.Answer(now, a)
 	t.wake(s)
 }
@@ -206,7 +189,6 @@ func (t *Takeover) Advance(now, next time.Time) time.Time {
 	if len(t.byName) > 0 {
 		return earlier(next, now.Add(turnInterval))
 	}
-	t.silent, t.logAway = time.Time{}, false // no session is left to ask the log; the next login does
 	return next
 }
 

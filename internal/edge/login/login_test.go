@@ -1,0 +1,58 @@
+package login
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/internal/auth"
+)
+
+// TestLines: the log shows why logins are not accepted, at a bounded rate, and nothing that a client sent.
+func TestLines(t *testing.T) {
+	var text strings.Builder
+	a := &Authority{cfg: Config{
+		Auth: AuthToken, Address: func(a netip.AddrPort) string { return a.Addr().String() }, Log: slog.New(slog.NewTextHandler(&text, nil)),
+	}}
+	a.keys.keys.Store(&auth.Keys{})
+	judges := []*Judge{a.Judge(nil), a.Judge(nil)}
+	start, from := time.Unix(1e9, 0), netip.MustParseAddrPort("192.0.2.1:5000")
+	login := func(at time.Duration, message string) {
+		t.Helper()
+		for _, j := range judges {
+			if verdict, _ := j.Func()(start.Add(at), from, []byte(message)); verdict != dnp.LoginRefuse {
+				t.Fatalf("%q is not refused", message)
+			}
+		}
+	}
+	want := func(why string, lines ...string) {
+		t.Helper()
+		got := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+		if text.Len() == 0 {
+			got = nil
+		}
+		text.Reset()
+		if len(got) != len(lines) {
+			t.Fatalf("%s: %q, want %d lines", why, got, len(lines))
+		}
+		for i, line := range lines {
+			if !strings.Contains(got[i], "level=INFO") || !strings.HasSuffix(got[i], line) {
+				t.Errorf("%s: %q, want %q", why, got[i], line)
+			}
+		}
+	}
+	const stranger = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJtYWxsb3J5In0.c2lnbmF0dXJl"
+	login(0, stranger)
+	want("two workers refuse it", `reason=bad_key address=192.0.2.1 left_out=0`)
+	for i := range 99 {
+		login(time.Duration(i)*100*time.Millisecond, stranger)
+	}
+	want("the same result again")
+	login(5*time.Second, "short")
+	want("another result", `reason=no_token address=192.0.2.1 left_out=0`)
+	login(linePause, stranger)
+	want("after a pause", `reason=bad_key address=192.0.2.1 left_out=199`)
+}
