@@ -26,6 +26,7 @@ type Crowd struct {
 	Log     *history.Log
 	Players []*Player
 	Pace    Pace // of the messages of each player, and of those to it
+	Breaks  Pace // of the messages of players that only listen: 0 as long as they do
 
 	file        string
 	game        *Game
@@ -76,8 +77,8 @@ func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 
 // Join lets a player play.
 func (c *Crowd) Join(ctx context.Context, p *Player) {
-	if p.Note = c.Note; !p.Listens {
-		p.Pace = &c.Pace
+	if p.Pace, p.Note = &c.Pace, c.Note; p.Listens {
+		p.Pace = &c.Breaks
 	}
 	c.Players = append(c.Players, p)
 	c.Go(func() { p.Run(ctx) })
@@ -98,6 +99,7 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 		remarks = append(remarks, "the run was ended by hand")
 	}
 	c.Pace.Set(0)
+	c.Breaks.Set(0)
 	err := proc.Await(context.WithoutCancel(ctx), settleMost, "all messages are acknowledged and have arrived", func() bool {
 		return time.Since(time.UnixMicro(c.arrived.Load())) > settleRest && c.game.Settled() &&
 			!slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })

@@ -50,6 +50,7 @@ type PhaseKind struct {
 	needs int // what not every run has
 
 	own    bool                                                         // cause names the phases of the history itself
+	spoken bool                                                         // clients that only listen speak, too
 	fast   bool                                                         // messages have fastPace
 	gapMax time.Duration                                                // see history.Phase
 	cause  func(r *run, ctx context.Context, phase string, n int) error // causes fault n, and returns when it has healed
@@ -76,11 +77,11 @@ func Phases() []PhaseKind {
 		{Name: "stop", About: "SIGSTOP of the edge with most clients for 0.1 to 10 s, then SIGCONT", Count: 40, cause: (*run).stop},
 		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: (*run).drain},
 		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: (*run).drain},
-		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, cause: (*run).spray},
-		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, cause: (*run).redisFault},
-		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
-		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, cause: (*run).redisFault},
-		{Name: "redis-stop", About: "SIGSTOP of Redis for 5 s, and kill -9 of an edge meanwhile", Count: 10, cause: (*run).redisFault},
+		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, spoken: true, cause: (*run).spray},
+		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, spoken: true, cause: (*run).redisFault},
+		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, spoken: true, cause: (*run).redisFault},
+		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, spoken: true, cause: (*run).redisFault},
+		{Name: "redis-stop", About: "SIGSTOP of Redis for 5 s, and kill -9 of an edge meanwhile", Count: 10, spoken: true, cause: (*run).redisFault},
 	}
 	for _, k := range []PhaseKind{
 		{Name: "nats-kill", About: "kill -9 of each NATS server in turn, for 3 to 8 s", needs: cluster},
@@ -160,6 +161,9 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 func (r *run) phase(ctx context.Context, ph PhaseKind) error {
 	if r.Pace.Set(play.SlowPace); ph.fast {
 		r.Pace.Set(fastPace)
+	}
+	if r.Breaks.Set(0); ph.spoken {
+		r.Breaks.Set(play.SlowPace)
 	}
 	for n := range ph.Count {
 		if r.cfg.StopAfter > 0 && time.Since(r.started) > r.cfg.StopAfter {
