@@ -179,8 +179,8 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) b
 const longAnswerPause = time.Second
 
 // forbid notes the values of an update of a link that the peer may not write, so that correct
-// answers them, unless they are what the state has: a library may send back what it was sent. In
-// profile spec an answer needs those before, too.
+// answers them, unless they are the values of the state: a library may send back what the edge sent. In
+// profile spec an answer also needs the values before the last that differs.
 func (t *linkTable) forbid(slot int, u Update) {
 	list, source := t.core.forbidden, t.core.sources[t.slots[slot].source]
 	end := len(list)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// End is how long nothing must fail until an outage is over: a service that is short of something
-// does some of what it is asked and fails otherwise. It is arbitrary.
+// End is how long nothing must fail until an outage is over. A service that runs short, for instance of
+// disk, still does a part of what it is asked, which does not end the outage. The value is arbitrary.
 const End = 10 * time.Second
 
 // An Outage is a time in which a service fails. Of all goroutines, one is told of its beginning

@@ -99,9 +99,9 @@ func (b *base) noteSilence(now time.Time, v fence.Verdict) {
 	}
 }
 
-// Admission says whether a session may begin. While the log is silent, it would not get further
-// than the answer to its client's request. What is known of silence is the same for all clients: an
-// address that waits may be forged.
+// Admission says whether a session may begin. While the log is silent, the edge could only answer the
+// client's request, and store nothing. It keeps nothing of clients that wait, because their addresses may
+// be forged: how long the log has been silent decides for all of them.
 func (b *base) Admission() dnp.AdmitVerdict {
 	switch {
 	case b.silent.IsZero():

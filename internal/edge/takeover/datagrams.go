@@ -207,9 +207,9 @@ func (w *otherWays) note(now time.Time, edge string) (ask bool) {
 	return true
 }
 
-// has reports whether an edge is one of the ways.
-func (w *otherWays) has(edge string) bool {
-	return slices.ContainsFunc(w.list, func(o otherWay) bool { return o.edge == edge })
+// has reports whether an edge is one of the ways by which a datagram came lately.
+func (w *otherWays) has(now time.Time, edge string) bool {
+	return slices.ContainsFunc(w.list, func(o otherWay) bool { return o.edge == edge && o.until.After(now) })
 }
 
 // Bounds of the return paths of clients without a session. Such addresses can be forged,

@@ -19,6 +19,7 @@ var searchMutants = []mutants.Mutant{
 	{Name: "searched_by_one_edge", File: searchFile, Old: "min(len(edges), searchersMax)", New: "min(len(edges), 1)", Run: "^TestSearch$"},
 	{Name: "searched_by_all_datagrams", File: searchFile, Old: "return s.spread <= spreadMost", New: "return true", Run: "^TestSearchBounds$"},
 	{Name: "searched_once", File: searchFile, Old: "\t\tb.ask(s) // if", New: "\t\t// if", Run: "^TestEdgeLostInDoubt$"},
+	{Name: "former_ways_are_not_searched", File: "internal/edge/takeover/datagrams.go", Old: "return o.edge == edge && o.until.After(now)", New: "return o.edge == edge", Run: "^TestSearchByFormerWay$"},
 	{Name: "lost_edge_is_not_noticed", File: searchFile, Old: "s.path.Edge == node && s.stays()", New: "false", Run: "^TestEdgeLost$"},
 	{Name: "silent_are_not_asked_in_a_drain", File: searchFile, Old: "case now.Sub(w.heard) >= watchPause:\n\t\tb.ask(s)", New: "case now.Sub(w.heard) >= watchPause:", Run: "^TestPathDrains$"},
 }

@@ -113,12 +113,12 @@ func (t *Takeover) bySearch(s *Session, epoch uint64, p []byte) {
 	if !s.search.searching() || !s.search.take(t.turned) {
 		return
 	}
-	if s.path.Edge != "" && !s.others.has("") {
+	if s.path.Edge != "" && !s.others.has(t.turned, "") {
 		t.host.Direct(s.client, p)
 	}
 	edges := t.host.View().edges
 	for i := range min(len(edges), searchersMax) {
-		if node := edges[(s.search.turn*searchersMax+i)%len(edges)]; node != s.path.Edge && !s.others.has(node) {
+		if node := edges[(s.search.turn*searchersMax+i)%len(edges)]; node != s.path.Edge && !s.others.has(t.turned, node) {
 			t.cfg.Forward.Return(node, t.client(s.client), epoch, p)
 		}
 	}

@@ -171,6 +171,23 @@ func TestEdgeLostInDoubt(t *testing.T) {
 	first.wantWay(addr, "e3")
 }
 
+// TestSearchByFormerWay: a way by which a datagram came more than two seconds ago is no way any more, so the search
+// goes there, too.
+func TestSearchByFormerWay(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	flow := "e2"
+	first.pin(first, c, &flow)
+	w := first.workers[0]
+	w.session(addr).others.list = []otherWay{{edge: "e3", until: first.net.Now()}}
+	flow = "e3"
+	first.play(c, time.Second)
+	w.t.EdgeLost(first.net.Now(), "e2")
+	first.play(c, time.Second)
+	first.wantWay(addr, "e3")
+}
+
 // TestPathDrains: an edge that drains still reaches a client. The client is made to say something, so that the
 // balancer chooses another edge in time.
 func TestPathDrains(t *testing.T) {
