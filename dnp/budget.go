@@ -25,6 +25,7 @@ const (
 	// bytes for each, if twice as much can be saved.
 	budgetPace  = 10 * time.Millisecond
 	waitingStep = 8
+	batchLeast  = 1200 // bytes, on a crowded path
 
 	// budgetMargin is the part of the budget that is not used. If the budget is as much as the path
 	// carries, what a burst has left in a queue would stay there for ever.
@@ -41,10 +42,11 @@ const (
 
 // A rate turns bytes into the time in which they are earned.
 type rate struct {
-	perByte float64       // nanoseconds; 0 if there is no limit
-	burst   time.Duration // the most that is saved or owed
-	step    int           // least bytes that a connection with waiting links sends together
-	stepMax int
+	perByte  float64       // nanoseconds; 0 if there is no limit
+	burst    time.Duration // the most that is saved or owed
+	step     int           // least bytes that a connection with waiting links sends together
+	stepMax  int
+	priceMax float32 // of a byte on a crowded path
 }
 
 func newRate(bytesPerSecond, datagramMax int) rate {
@@ -55,13 +57,11 @@ func newRate(bytesPerSecond, datagramMax int) rate {
 	r.step = max(datagramMax, int(float64(budgetPace)/r.perByte))
 	r.burst = max(budgetBurst, r.cost(4*(datagramMax+headersIPv6)))
 	r.stepMax = int(float64(r.burst)/r.perByte) / 2
+	r.priceMax = float32(r.burst) / float32(r.cost(4*(datagramMax+headersIPv6)))
 	return r
 }
 
 func (r *rate) cost(bytes int) time.Duration { return time.Duration(float64(bytes) * r.perByte) }
-
-// batch returns how many bytes have to be saved before links that wait are sent.
-func (r *rate) batch(waiting int) int { return max(r.step, min(waitingStep*waiting, r.stepMax)) }
 
 // A budget is what a connection has saved or owes. It is stored as a time: the one up to
 // which the income is spent.
@@ -69,26 +69,41 @@ type budget struct {
 	spent   instant // before now if something is saved, after now if something is owed
 	updated instant // when values were sent last
 	offerAt instant // when an offer may be sent although values wait
-	headers int     // bytes of each datagram
+	crowd   crowding
 }
 
-func newBudget(r *rate, peer netip.AddrPort, now instant) budget {
-	b := budget{spent: now.add(-r.burst), updated: now, headers: headersIPv6}
+func newBudget(r *rate, now instant) budget {
+	return budget{spent: now.add(-r.burst), updated: now, crowd: crowding{price: 1}}
+}
+
+// headersTo returns the bytes of headers that each datagram to an address has.
+func headersTo(peer netip.AddrPort) int {
 	if a := peer.Addr(); a.Is4() || a.Is4In6() {
-		b.headers = headersIPv4
+		return headersIPv4
 	}
-	return b
+	return headersIPv6
 }
 
-// pay takes the price of a datagram of size bytes.
-func (b *budget) pay(r *rate, size int, now instant) {
-	b.spent = min(max(b.spent, now.add(-r.burst)).add(r.cost(size+b.headers)), now.add(r.burst))
+// cost returns the time in which bytes are earned.
+func (b *budget) cost(r *rate, bytes int) time.Duration {
+	return time.Duration(float64(bytes) * r.perByte * float64(b.crowd.price))
+}
+
+// pay takes the price of bytes that are sent.
+func (b *budget) pay(r *rate, bytes int, now instant) {
+	b.spent = min(max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)), now.add(r.burst))
 }
 
 func (b *budget) overdrawn(now instant) bool { return b.spent > now }
 
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
-	return max(b.spent, now.add(-r.burst)).add(r.cost(bytes)) <= now
+	return max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)) <= now
+}
+
+// batch returns how many bytes have to be saved before links that wait are sent.
+func (b *budget) batch(r *rate, waiting int) int {
+	most := max(r.step, min(waitingStep*waiting, r.stepMax))
+	return max(int(float32(most)/b.crowd.price), min(most, batchLeast))
 }
 
 // allowance returns how many bytes of values a connection with waiting links may send:
@@ -99,8 +114,8 @@ func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 	case r.perByte == 0:
 		return math.MaxInt
 	case b.affords(r, batch, now):
-		return int(float64(now.sub(max(b.spent, now.add(-r.burst)))) / r.perByte)
-	case now >= b.updated.add(updateShare*r.cost(datagramMax)):
+		return int(float64(now.sub(max(b.spent, now.add(-r.burst)))) / r.perByte / float64(b.crowd.price))
+	case now >= b.updated.add(updateShare*b.cost(r, datagramMax)):
 		return datagramMax
 	}
 	return 0
@@ -108,7 +123,7 @@ func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 
 // allowedAt returns when allowance will be more than nothing.
 func (b *budget) allowedAt(r *rate, batch, datagramMax int) instant {
-	return min(b.spent.add(r.cost(batch)), b.updated.add(updateShare*r.cost(datagramMax)))
+	return min(b.spent.add(b.cost(r, batch)), b.updated.add(updateShare*b.cost(r, datagramMax)))
 }
 
 // When the budget of a connection does not suffice for all that changed, its links wait,

@@ -13,7 +13,7 @@ import (
 
 func TestBudget(t *testing.T) {
 	rate := newRate(1000, 1200) // a millisecond per byte and the margin; the burst is four datagrams
-	b := newBudget(&rate, peerAddr, 0)
+	b := newBudget(&rate, 0)
 	check := func(why string, ok bool) {
 		t.Helper()
 		if !ok {
@@ -21,8 +21,8 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	check("a burst is saved at first", b.affords(&rate, 4*1248, 0) && !b.affords(&rate, 4*1248+1, 0))
-	b.pay(&rate, 4*1248-28, 0)
-	check("headers are paid", !b.affords(&rate, 1, 0) && b.affords(&rate, 0, 0))
+	b.pay(&rate, 4*1248, 0)
+	check("a burst is spent", !b.affords(&rate, 1, 0) && b.affords(&rate, 0, 0))
 	at := b.allowedAt(&rate, 1200, 1200)
 	check("the next datagram waits until it is earned", at == instant(rate.cost(1200)) && at == instant(1237500*time.Microsecond))
 	check("not before", b.allowance(&rate, 1200, 1200, at-1) == 0)
@@ -40,14 +40,14 @@ func TestBudget(t *testing.T) {
 	}
 	check("values get an eighth although commands that cannot wait take all", b.allowance(&rate, 1200, 1200, at) == 1200)
 	off := newRate(-1, 1200)
-	b = newBudget(&off, peerAddr, 5)
+	b = newBudget(&off, 5)
 	b.pay(&off, 1<<20, 5)
 	check("off", b.affords(&off, 1<<30, 5) && b.allowance(&off, 1200, 1200, 5) == math.MaxInt)
-	if six := newBudget(&rate, netip.MustParseAddrPort("[2001:db8::1]:1"), 0); six.headers != 48 {
-		t.Errorf("IPv6 has headers of 48 bytes, not %d", six.headers)
+	if n := headersTo(netip.MustParseAddrPort("[2001:db8::1]:1")); n != 48 {
+		t.Errorf("IPv6 has headers of 48 bytes, not %d", n)
 	}
-	if mapped := newBudget(&rate, netip.MustParseAddrPort("[::ffff:192.0.2.1]:1"), 0); mapped.headers != 28 {
-		t.Errorf("mapped IPv4 has headers of 28 bytes, not %d", mapped.headers)
+	if n := headersTo(netip.MustParseAddrPort("[::ffff:192.0.2.1]:1")); n != 28 {
+		t.Errorf("mapped IPv4 has headers of 28 bytes, not %d", n)
 	}
 }
 

@@ -166,7 +166,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		c.end(CloseTimeout, out)
 		return
 	}
-	if now >= c.send.probeAt(&c.e.cfg, &c.life) {
+	if now >= c.send.probeAt(&c.e.cfg, &c.life, &c.path) {
 		c.send.queueProbe(&c.e.cfg)
 	}
 	if now >= c.life.askAt(&c.e.cfg, c.client) {
@@ -219,7 +219,7 @@ func (c *Conn) nextTimeout() instant {
 		return never
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
-	at := min(c.send.nextTimeout(cfg, &c.life, c.path.pace(c.life.heard, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life),
+	at := min(c.send.nextTimeout(cfg, &c.life, c.path.pace(&c.life, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life, &c.path),
 		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room(cfg.Profile) && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {

@@ -219,6 +219,7 @@ type Stats struct {
 	UpdatesOut             uint64 // links in LinkUpdates sent
 	Deferred               uint64 // links that began to wait for the budget of their connection
 	Resends                uint64 // reliable commands sent again
+	Crowded                uint64 // times that a connection lowered its rate, because datagrams wait on the path
 	AckRepeats             uint64 // acknowledgements sent again because the path loses some
 	Refreshes              uint64 // Sources whose values became due again because they stopped changing
 	Scrubs                 uint64 // links whose values became due again by the scrub or a catch-up

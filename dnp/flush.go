@@ -66,13 +66,16 @@ func (c *Conn) flush(now instant, out Sender) {
 	w.write(t.pending)
 	w.finish()
 	t.pending, t.pendingBytes = t.pending[:0], 0
+	if c.budget.crowd.sent == crowdedDatagrams { // it is time to ask the peer
+		c.settle(now)
+	}
 }
 
 // flushShort sends the most urgent of the links that wait, until the budget is used up.
 func (c *Conn) flushShort(now instant, out Sender) {
 	t, cfg := &c.links, &c.e.cfg
 	t.deferPending(now)
-	if allowed := c.budget.allowance(&c.e.rate, c.e.rate.batch(len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
+	if allowed := c.budget.allowance(&c.e.rate, c.budget.batch(&c.e.rate, len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
 		t.rank(now)
 		w := updateWriter{c: c, out: out}
 		for len(t.waiting) > 0 && w.paid+len(w.b) < allowed {
@@ -92,7 +95,7 @@ func (t *linkTable) flushAt(b *budget) instant {
 		return never
 	}
 	r := &t.core.rate
-	return b.allowedAt(r, r.batch(len(t.waiting)), t.core.cfg.DatagramMax)
+	return b.allowedAt(r, b.batch(r, len(t.waiting)), t.core.cfg.DatagramMax)
 }
 
 // An updateWriter builds the LinkUpdates of one connection.
@@ -240,9 +243,9 @@ func (w *updateWriter) finish() {
 	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
 	e.stats.UpdatesOut += uint64(w.links)
 	p.budget.updated = e.clock.now
-	w.paid += len(w.b) + p.budget.headers
+	w.paid += p.size(len(w.b))
 	if copies := p.loss.copies(); w.again && copies > 1 {
-		w.paid += (copies - 1) * (len(w.b) + p.budget.headers)
+		w.paid += (copies - 1) * p.size(len(w.b))
 		e.scratch = append(e.scratch[:0], w.b...)
 		for range copies - 1 {
 			p.emit(w.b, w.out)

@@ -95,7 +95,7 @@ func newParty(t *testing.T, players int) *party {
 	p.e.offers = newOfferQueue(4 << 20)
 	p.e.cfg.ScrubInterval, p.e.cfg.Refresh = -1, nil // their times depend on the number of links
 	for c := range p.e.All {
-		c.links.scrub.at, c.budget = never, newBudget(&p.e.rate, c.addr, p.e.clock.now)
+		c.links.scrub.at, c.budget = never, newBudget(&p.e.rate, p.e.clock.now)
 	}
 	p.now = p.now.Add(10 * time.Second)
 	return p

@@ -13,6 +13,7 @@ const (
 	windowFile = "dnp/sendwindow.go"
 	recvFile   = "dnp/recvwindow.go"
 	pathFile   = "dnp/path.go"
+	crowdFile  = "dnp/crowding.go"
 	repeatFile = "dnp/reliable.go"
 	models     = "dnp/dnptest"
 )
@@ -29,7 +30,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "acks_repeated_over_budget", File: recvFile, Old: "if !p.budget.overdrawn(now) {", New: "if true {", Run: "^TestAckRepeatsBounded$"},
 	{Name: "repeated_command_is_timed", File: repeatFile, Old: "o.timed, o.overtook = now, first, 0", New: "o.timed, o.overtook = now, true, 0", Run: "^TestRepeatAfterRoundTrip$"},
 	{Name: "no_back_off", File: windowFile, Old: "<<min(int(o.sends-1)/r.copies, 8)", New: "", Run: "^TestRepeatAfterRoundTrip$"},
-	{Name: "copies_to_the_silent", File: pathFile, Old: "if now.sub(heard) < p.core.cfg.ReliableResend {", New: "if true {", Run: "^TestRepeatAfterRoundTrip$"},
+	{Name: "copies_to_the_silent", File: pathFile, Old: "if now.sub(l.heard) < p.core.cfg.ReliableResend {", New: "if true {", Run: "^TestRepeatAfterRoundTrip$"},
 	{Name: "no_frames", File: pathFile, Old: "framesMicros = 40_000", New: "framesMicros = 0", Package: models, Run: "^TestCalmPath$"},
 	{Name: "one_overtakes", File: windowFile, Old: "overtakersMin  = 2", New: "overtakersMin  = 1", Run: "^TestOvertaken"},
 	{Name: "overtaken_is_lost_at_once", File: pathFile, Old: "max(r.deviation, r.mean/4)", New: "0", Run: "^TestOvertaken"},
@@ -44,6 +45,24 @@ var pathMutants = []mutants.Mutant{
 	{Name: "offers_in_any_order", File: "dnp/link.go", Old: "return priority(offers[i]) < mine", New: "return mine == 0", Run: "^TestOffersByPriority$"},
 	{Name: "messages_over_budget", File: repeatFile, Old: "choice == takeOther && c.send.messageAt", New: "choice == takeOther && false && c.send.messageAt", Package: models, Run: "^TestBottleneck$"},
 	{Name: "queues_stay", File: "dnp/budget.go", Old: "budgetMargin = 1.0 / 32", New: "budgetMargin = 0.0", Package: models, Run: "^TestBottleneck$"},
+	{Name: "frames_are_queues", File: crowdFile, Old: "queue > max(crowdedQueue, spread/2)", New: "queue > crowdedQueue", Run: "^TestCrowding$"},
+	{Name: "any_delay_is_a_queue", File: crowdFile, Old: "queue > max(crowdedQueue, spread/2)", New: "queue > spread/2", Run: "^TestCrowding$"},
+	{Name: "longest_round_trip_counts", File: crowdFile, Old: "min(c.shortest, d), max(", New: "max(c.shortest, d), max(", Run: "^TestCrowding"},
+	{Name: "price_never_falls", File: crowdFile, Old: "c.price = max(1, c.price*(1-priceFall*", New: "c.price = max(1, c.price*(1-0*", Run: "^TestCrowdingFalls$"},
+	{Name: "price_without_bound", File: crowdFile, Old: "min(c.price*(1+part), max(1, priceMax))", New: "c.price * (1 + part)", Run: "^TestCrowdingFalls$"},
+	{Name: "longer_way_is_a_queue", File: crowdFile, Old: "\t\tdrift = 1\n", New: "\t\tdrift = driftLossy\n", Run: "^TestCrowdingFalls$"},
+	{Name: "copies_are_timed_from_the_first", File: crowdFile, Old: "d := inUnits(now.sub(o.last))", New: "d := inUnits(now.sub(o.first))", Run: "^TestCrowdingCopies$"},
+	{Name: "copies_too_late_count", File: crowdFile, Old: "o.sends == 2 && d < c.least", New: "false", Run: "^TestCrowdingCopies$"},
+	{Name: "old_commands_judge_new_prices", File: crowdFile, Old: "case o.last < c.round, !o.timed", New: "case !o.timed", Run: "^TestCrowdingCopies$"},
+	{Name: "starved_for_good", File: crowdFile, Old: " && c.price < starvedMost", New: "", Run: "^TestStarved$"},
+	{Name: "starved_beside_others", File: repeatFile, Old: "if c.life.sure <= o.first {", New: "if true {", Run: "^TestStarved$"},
+	{Name: "not_starved", File: repeatFile, Old: "if c.life.sure <= o.first {", New: "if false {", Run: "^TestStarved$"},
+	{Name: "good_paths_are_asked", File: crowdFile, Old: "calm && c.sent < crowdedDatagrams", New: "false", Run: "^TestSamples$"},
+	{Name: "only_bad_paths_are_asked", File: crowdFile, Old: "calm && c.sent < crowdedDatagrams", New: "calm", Run: "^TestSamples$"},
+	{Name: "idle_paths_are_asked", File: crowdFile, Old: " || p.budget.updated.add(time.Second) < last", New: "", Run: "^TestSamples$"},
+	{Name: "price_is_not_paid", File: "dnp/budget.go", Old: "r.perByte * float64(b.crowd.price))", New: "r.perByte)", Package: models, Run: "^TestOverrated$"},
+	{Name: "late_acks_are_not_timed", File: pathFile, Old: "return r.mean > 0 && micros(d) > r.mean", New: "return false", Run: "^TestLateTrip$"},
+	{Name: "restored_wait_long", File: pathFile, Old: "r.blind = restoredResend", New: "r.blind = 0", Run: "^TestRestoredResend$"},
 	{Name: "data_without_bytes", File: "dnp/source.go", Old: "s.cfg.State.Layout().Type(i).Sendable(s.cfg.State.Value(i))", New: "s.cfg.State.Value(i)", Package: models, Run: "^TestNoData$"},
 	{Name: "no_correction", File: "dnp/conn.go", Old: "\t\tc.links.correct(&c.path, len(p), now, out)\n", New: "", Package: models, Run: "^TestReadOnlyWrites$"},
 	{Name: "corrections_amplify", File: "dnp/peerlink.go", Old: "room = min(room, size)", New: "room = min(room, 1200)", Run: "^TestReadOnlyAnswers$"},

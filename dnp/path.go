@@ -19,9 +19,13 @@ type path struct {
 
 // emit sends a datagram to the peer and pays for it.
 func (p *path) emit(b []byte, out Sender) {
-	p.budget.pay(&p.core.rate, len(b), p.core.clock.now)
+	p.budget.crowd.sent = min(p.budget.crowd.sent+1, crowdedDatagrams)
+	p.budget.pay(&p.core.rate, p.size(len(b)), p.core.clock.now)
 	p.core.send(p.addr, b, out)
 }
+
+// size returns the bytes that a datagram takes on the path, with its headers.
+func (p *path) size(bytes int) int { return bytes + headersTo(p.addr) }
 
 // acknowledge tells the peer that its command n arrived.
 func (p *path) acknowledge(n uint64, out Sender) {
@@ -29,11 +33,14 @@ func (p *path) acknowledge(n uint64, out Sender) {
 	p.emit(m.Append(out.Datagram(4)), out)
 }
 
-// pace returns how commands are repeated to a peer that was heard last at an instant. A peer from which
+// pace returns how commands are repeated to a peer. One from which
 // nothing comes may stand still, and libraries store each needless copy.
-func (p *path) pace(heard, now instant) pace {
-	r := pace{p.trip, 1}
-	if now.sub(heard) < p.core.cfg.ReliableResend {
+func (p *path) pace(l *liveness, now instant) pace {
+	r := pace{trip: p.trip, copies: 1}
+	if l.patient > 0 && p.trip.mean == 0 {
+		r.blind = restoredResend
+	}
+	if now.sub(l.heard) < p.core.cfg.ReliableResend {
 		r.copies = p.loss.copies()
 	}
 	return r
@@ -128,12 +135,17 @@ type roundTrip struct {
 // A pace is what the times of repeats depend on.
 type pace struct {
 	trip   roundTrip
-	copies int // of a repeat for which others wait
+	blind  time.Duration // until the first repeat on a path without samples; 0 is the longest pause
+	copies int           // of a repeat for which others wait
 }
+
+// restoredResend is how soon a command to the peer of a restored connection is repeated. What is known of its path
+// was lost, but the peer waits already, and the first copy may have met its former edge.
+const restoredResend = 200 * time.Millisecond
 
 // sample counts a command that was acknowledged d after its only sending.
 func (r *roundTrip) sample(d time.Duration) {
-	now := uint32(max(1, min(d, time.Minute).Microseconds()))
+	now := micros(d)
 	if r.mean == 0 {
 		r.mean, r.deviation = now, now/2
 		return
@@ -142,9 +154,16 @@ func (r *roundTrip) sample(d time.Duration) {
 	r.mean = max(1, uint32((7*uint64(r.mean)+uint64(now))/8))
 }
 
+// micros returns a time as 1 to 60 million microseconds.
+func micros(d time.Duration) uint32 { return uint32(max(1, min(d, time.Minute).Microseconds())) }
+
 // early reports whether an acknowledgement that comes d after a repeat is that of an earlier
 // copy.
 func (r *roundTrip) early(d time.Duration) bool { return 2*d < time.Duration(r.mean)*time.Microsecond }
+
+// late reports whether an acknowledgement that comes d after the last of several copies takes longer than usual,
+// whichever copy it is of.
+func (r *roundTrip) late(d time.Duration) bool { return r.mean > 0 && micros(d) > r.mean }
 
 // usual returns how long an acknowledgement takes that others overtook: the round trip and a quarter of
 // it, as RACK has it for TCP (RFC 8985), or the deviation if that is more. most is the bound, which

@@ -66,11 +66,10 @@ func (c *Conn) nextCommand(now instant, offers *int) (o outgoing, ok bool) {
 		*offers--
 		slot := c.send.nextOffer()
 		o = outgoing{kind: SentLink, slot: slot, link: c.links.slots[slot].id}
-		size := c.links.outgoingSize(&o)
-		o.size = uint32(size)
-		size += c.budget.headers
+		o.size = uint32(c.links.outgoingSize(&o))
+		size := c.size(int(o.size))
 		c.e.offers.pay(size, now)
-		c.budget.offerAt = now.add(offerShare * c.e.rate.cost(size))
+		c.budget.offerAt = now.add(offerShare * c.budget.cost(&c.e.rate, size))
 		return o, true
 	}
 	return o, false
@@ -120,7 +119,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 	if len(w.flight) == 0 {
 		return true
 	}
-	r := c.path.pace(c.life.heard, now)
+	r := c.path.pace(&c.life, now)
 	for i := range w.flight {
 		o := &w.flight[i]
 		if o.acked || o.sends == 0 { // a command that was never sent waits for the log
@@ -137,6 +136,9 @@ func (c *Conn) resend(now instant, out Sender) bool {
 			c.e.stats.Resends++
 			if !o.past || o.sends > 1 { // otherwise the peer may have dropped it
 				c.loss.add(true)
+			}
+			if c.life.sure <= o.first {
+				c.budget.crowd.starved(o.sends, c.e.rate.priceMax)
 			}
 			c.transmit(w.base()+uint64(i), o, now, out)
 			if i == 0 && !w.unsure(cfg) { // the others wait for it
@@ -225,6 +227,11 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		case o.sends == 2 && c.trip.early(now.sub(o.last)): // the repeat was needless
 			c.trip.sample(now.sub(o.first))
 			c.loss.forgive()
+		case c.trip.late(now.sub(o.last)): // the way has become longer, or each command would be sent twice for good
+			c.trip.sample(now.sub(o.last))
+		}
+		if c.budget.crowd.acknowledged(o, c.loss.seen > ackLoss, c.e.rate.priceMax, now) {
+			c.e.stats.Crowded++
 		}
 		c.log.agree()
 		w.acknowledged(o)

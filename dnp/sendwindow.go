@@ -193,11 +193,11 @@ func (w *sendWindow) queueProbe(cfg *Config) {
 }
 
 // probeAt returns when the peer is to be probed.
-func (w *sendWindow) probeAt(cfg *Config, l *liveness) instant {
+func (w *sendWindow) probeAt(cfg *Config, l *liveness, p *path) instant {
 	if cfg.LivenessInterval <= 0 || !w.peerLong || len(w.flight) > 0 || w.waiting() || l.vague() {
 		return never
 	}
-	return l.sure.add(cfg.LivenessInterval)
+	return min(l.sure.add(cfg.LivenessInterval), p.sampleAt(l.sure))
 }
 
 // A choice is what the send window sends next.
@@ -389,7 +389,11 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 	case o.overtook >= overtakersMin:
 		return o.last.add(r.trip.usual(most))
 	}
-	return o.last.add(min(r.trip.longest(most)<<min(int(o.sends-1)/r.copies, 8), most))
+	first := r.trip.longest(most)
+	if r.blind > 0 {
+		first = min(r.blind, most)
+	}
+	return o.last.add(min(first<<min(int(o.sends-1)/r.copies, 8), most))
 }
 
 // beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the

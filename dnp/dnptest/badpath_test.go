@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -134,68 +133,6 @@ func manyLinks(t *testing.T, b dnptest.Behaviour, seed uint64, n int, loss float
 		t.Fatalf("%s: %d of %d links stand after a minute", b.Name, len(p.Links()), n)
 	}
 	return w.net.Elapsed() - start
-}
-
-// TestBottleneck sends more values and reliable messages than a path of 1 Mbit/s carries, which has a queue
-// of 100 ms, by a budget of as much. The narrow place always has something of use to do, and nothing waits
-// there for long.
-func TestBottleneck(t *testing.T) {
-	const rate, measured = 125_000, 20 * time.Second
-	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
-		for _, size := range []int{0, 1300} { // of messages; larger ones Java does not receive
-			t.Run(fmt.Sprintf("%s/size=%d", b.Name, size), func(t *testing.T) {
-				w, p := crowdedPath(t, b, rate, size)
-				w.net.Run(10 * time.Second)
-				if len(p.Links()) != len(w.server.sources) {
-					t.Fatalf("%d links stand after 10 s, want %d", len(p.Links()), len(w.server.sources))
-				}
-				var backlog []time.Duration
-				w.net.Every(time.Millisecond, func() bool {
-					backlog = append(backlog, w.net.Backlog(serverAddr, p.addr))
-					return len(backlog) < int(measured/time.Millisecond)
-				})
-				before, got, repeats, lost := *w.server.e.Stats(), p.want.next, p.Stats.Repeats, w.net.Stats().Lost
-				w.net.Run(measured)
-				after := w.server.e.Stats()
-				got, repeats, lost = p.want.next-got, p.Stats.Repeats-repeats, w.net.Stats().Lost-lost
-				sent := int(after.BytesOut-before.BytesOut) + 28*int(after.DatagramsOut-before.DatagramsOut)
-				use := float64(sent-repeats*(size+35)-lost*1228) / rate / measured.Seconds()
-				slices.Sort(backlog)
-				p50, p99 := backlog[len(backlog)/2], backlog[len(backlog)*99/100]
-				t.Logf("%.0f %% of the rate is of use, %d messages, %d repeats, %d datagrams lost; queue p50 %v, p99 %v", 100*use, got, repeats, lost, p50, p99)
-				if use < 0.9 || p50 > 30*time.Millisecond || p.ended() || p.wrong != "" {
-					t.Errorf("want 90 %%, and a queue of 30 ms; client %q, server %v, %s", p.Reason(), p.remote().reason, p.wrong)
-				}
-			})
-		}
-	}
-}
-
-// crowdedPath returns a world in which the values of 100 states, changed 200 times a second, and messages of a size are
-// three times as much as the path carries, whose rate is the budget.
-func crowdedPath(t *testing.T, b dnptest.Behaviour, rate, size int) (*world, *player) {
-	cfg := configFor(b)
-	cfg.BytesPerSecond = rate
-	w := newWorld(t, *seed, simnet.Path{Delay: 10 * time.Millisecond, Rate: rate, Queue: 100 * time.Millisecond}, cfg)
-	for i := range 100 {
-		w.server.addSource(fmt.Sprint(i))
-	}
-	p := w.addPlayer(b)
-	if size > 0 {
-		p.toClient = counter{limit: 1 << 20, more: size}
-		p.give, p.want = p.toServer, p.toClient
-	}
-	p.start(0)
-	n := uint32(0)
-	w.net.Every(5*time.Millisecond, func() bool {
-		for _, src := range w.server.sources {
-			n++
-			change(src, int(n)%3, n)
-		}
-		w.net.Wake(serverAddr)
-		return true
-	})
-	return w, p
 }
 
 // TestCalmPath wants nothing to be sent twice without loss, whatever the frames of the client do to the round

@@ -116,6 +116,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.Protocol.Scrubs }),
 		of.Counter("inferred", "{command}", "Reliable commands taken as delivered because the peer went on behind them.",
 			func(s *Stats) uint64 { return s.Protocol.Inferred }),
+		of.Counter("crowded", "{time}", "Times that a session got a lower rate, because datagrams to its client waited on the path.", func(s *Stats) uint64 { return s.Protocol.Crowded }),
 		of.Counter("resends", "{command}", "Reliable commands sent again.", func(s *Stats) uint64 { return s.Protocol.Resends }),
 		of.Counter("ack_repeats", "{acknowledgement}", "Acknowledgements sent again to clients whose path loses datagrams.", func(s *Stats) uint64 { return s.Protocol.AckRepeats }),
 		of.Counter("refreshes", "{state}", "States whose values were sent again because they went quiet.",
