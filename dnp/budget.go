@@ -27,10 +27,6 @@ const (
 	waitingStep = 8
 	batchLeast  = 1200 // bytes, on a crowded path
 
-	// budgetMargin is the part of the budget that is not used. If the budget is as much as the path
-	// carries, what a burst has left in a queue would stay there for ever.
-	budgetMargin = 1.0 / 32
-
 	// updateShare is the part of the income that values get even if commands that
 	// cannot wait take all of it: an eighth.
 	updateShare = 8
@@ -53,7 +49,7 @@ func newRate(bytesPerSecond, datagramMax int) rate {
 	if bytesPerSecond < 0 {
 		return rate{}
 	}
-	r := rate{perByte: (1 + budgetMargin) * float64(time.Second) / float64(bytesPerSecond)}
+	r := rate{perByte: float64(time.Second) / float64(bytesPerSecond)}
 	r.step = max(datagramMax, int(float64(budgetPace)/r.perByte))
 	r.burst = max(budgetBurst, r.cost(4*(datagramMax+headersIPv6)))
 	r.stepMax = int(float64(r.burst)/r.perByte) / 2

@@ -12,7 +12,7 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	rate := newRate(1000, 1200) // a millisecond per byte and the margin; the burst is four datagrams
+	rate := newRate(1000, 1200) // a millisecond per byte; the burst is four datagrams
 	b := newBudget(&rate, 0)
 	check := func(why string, ok bool) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestBudget(t *testing.T) {
 	b.pay(&rate, 4*1248, 0)
 	check("a burst is spent", !b.affords(&rate, 1, 0) && b.affords(&rate, 0, 0))
 	at := b.allowedAt(&rate, 1200, 1200)
-	check("the next datagram waits until it is earned", at == instant(rate.cost(1200)) && at == instant(1237500*time.Microsecond))
+	check("the next datagram waits until it is earned", at == instant(rate.cost(1200)) && at == instant(1200*time.Millisecond))
 	check("not before", b.allowance(&rate, 1200, 1200, at-1) == 0)
 	check("but then", b.allowance(&rate, 1200, 1200, at) == 1200)
 	for range 100 {
@@ -55,7 +55,7 @@ func TestBudget(t *testing.T) {
 // so that it sends a datagram every 100 ms, with the links of these sources up.
 func short(t *testing.T, cfg Config, sources int, types ...string) (*connTest, []*Source) {
 	t.Helper()
-	cfg.BytesPerSecond = 12375 // and the margin
+	cfg.BytesPerSecond = 12000
 	cfg.OfferBytesPerSecond, cfg.ReliableTimeout = -1, time.Hour
 	s := serve(t, cfg)
 	var all []*Source

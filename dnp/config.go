@@ -109,7 +109,7 @@ type Config struct {
 	// BytesPerSecond is the budget of each connection for all datagrams to the peer,
 	// with headers of UDP and IP; a quarter of a second of it is saved for bursts.
 	// When it is used up, LinkUpdates wait, the most urgent the least, and so do messages; see
-	// DESIGN.md. A thirty-second of it is not used, so that queues on the path drain.
+	// DESIGN.md. A connection is sent less where datagrams wait on the path.
 	// Default 262,144; negative is off.
 	BytesPerSecond int
 

@@ -123,7 +123,7 @@ func (c *crowding) queue() time.Duration {
 func (p *path) sampleAt(last instant) instant {
 	c := &p.budget.crowd
 	calm := c.price == 1 && p.loss.seen < ackLoss && c.queue() <= crowdedQueue
-	if calm && c.sent < crowdedDatagrams || p.budget.updated.add(time.Second) < last {
+	if p.core.rate.perByte == 0 || calm && c.sent < crowdedDatagrams || p.budget.updated.add(time.Second) < last {
 		return never
 	}
 	return last.add(crowdedRound/2 + time.Duration(uint64(last)*0x9e3779b97f4a7c15>>32)%crowdedRound)

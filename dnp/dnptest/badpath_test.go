@@ -59,13 +59,17 @@ func (k talk) play(t testing.TB, seed uint64, longest time.Duration) (lasted tim
 }
 
 // Sessions of TestBadPath and TestManyLinks. With few of them they take seconds.
-var talks = flag.Int("talks", 4, "sessions of each kind in TestBadPath, and seeds of TestManyLinks")
+var (
+	talks    = flag.Int("talks", 4, "sessions of each kind in TestBadPath, and seeds of TestManyLinks")
+	talkRate = flag.Int("talk-rate", 5, "messages per second each way in TestBadPath")
+)
 
 // TestBadPath wants sessions to last half as long at least as the loss of commands
 // allows: a client sends a message six times before it gives up, so loss⁶ of all messages
 // end their session, however well acknowledgements arrive. At 10 % loss that is none.
 func TestBadPath(t *testing.T) {
-	const pause, longest = 200 * time.Millisecond, 10 * time.Minute
+	const longest = 10 * time.Minute
+	pause := time.Second / time.Duration(*talkRate)
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
 		for _, loss := range []float64{0.1, 0.2, 0.3} {
 			if loss < 0.3 && *talks < 20 {

@@ -165,7 +165,7 @@ type Edge struct {
 	ConnectRate         float64       `default:"0" placeholder:"PER-SECOND" want:"0..10000000" help:"Most connection requests and logins per second that each worker handles; it drops the rest, those of players included; 0 = unlimited."`
 	SessionDatagramRate int           `default:"200" want:"0..1000000" help:"Most datagrams per second that one client may send, not counting answers; 0 = unlimited."`
 	SessionByteRate     int           `default:"65536" want:"0..1073741824" help:"Most bytes per second that one client may send; 0 = unlimited."`
-	SessionSendRate     int           `default:"262144" want:"0..1073741824" help:"Most bytes per second to one client, headers included; the least urgent values wait; 0 = unlimited."`
+	SessionSendRate     int           `default:"262144" want:"0..1073741824" help:"Most bytes per second to one client, headers included, and less where its path carries less; the least urgent values wait; 0 = unlimited."`
 	OfferRate           int           `default:"4194304" want:"0..1073741824" help:"Most bytes per second that each worker spends on states that are new to clients, so that joining clients do not disturb playing ones; 0 = unlimited."`
 }
 
