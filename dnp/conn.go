@@ -108,7 +108,7 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
-		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkUp(body, now), now)
+		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkUp(body, &c.send, now), now)
 	case wire.CommandLinkDown:
 		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:

@@ -259,7 +259,7 @@ func (t *linkTable) bringUp(slot int, phase LinkPhase) {
 
 // receiveLinkUp handles the peer's acceptance of an offer. It reports whether it is
 // valid.
-func (t *linkTable) receiveLinkUp(p []byte, now instant) bool {
+func (t *linkTable) receiveLinkUp(p []byte, w *sendWindow, now instant) bool {
 	m, err := wire.ParseLinkUp(p)
 	if err != nil {
 		t.core.drop(DropTruncated)
@@ -279,6 +279,7 @@ func (t *linkTable) receiveLinkUp(p []byte, now instant) bool {
 		return false
 	}
 	t.prove(slot, now)
+	w.show(m.Link)
 	return true
 }
 

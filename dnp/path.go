@@ -15,7 +15,14 @@ type path struct {
 	budget budget
 	loss   lossEstimate
 	trip   roundTrip
+
+	// disorder is how many repeats of overtaken commands still wait for those that may be late, because the path was
+	// seen to change the order of datagrams.
+	disorder uint8
 }
+
+// disorderMemory is how many repeats wait after the path changed the order of datagrams, as in RACK (RFC 8985).
+const disorderMemory = 16
 
 // emit sends a datagram to the peer and pays for it.
 func (p *path) emit(b []byte, out Sender) {
@@ -36,7 +43,7 @@ func (p *path) acknowledge(n uint64, out Sender) {
 // pace returns how commands are repeated to a peer. One from which
 // nothing comes may stand still, and libraries store each needless copy.
 func (p *path) pace(l *liveness, now instant) pace {
-	r := pace{trip: p.trip, copies: 1}
+	r := pace{trip: p.trip, copies: 1, disorder: p.disorder > 0}
 	if l.patient > 0 && p.trip.mean == 0 {
 		r.blind = restoredResend
 	}
@@ -134,9 +141,10 @@ type roundTrip struct {
 
 // A pace is what the times of repeats depend on.
 type pace struct {
-	trip   roundTrip
-	blind  time.Duration // until the first repeat on a path without samples; 0 is the longest pause
-	copies int           // of a repeat for which others wait
+	trip     roundTrip
+	blind    time.Duration // until the first repeat on a path without samples; 0 is the longest pause
+	copies   int           // of a repeat for which others wait
+	disorder bool          // overtaken commands may be late
 }
 
 // restoredResend is how soon a command to the peer of a restored connection is repeated. What is known of its path

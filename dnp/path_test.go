@@ -127,6 +127,81 @@ func TestOvertakenSoon(t *testing.T) {
 	s.want("now it is", "04 1e00 61")
 }
 
+// TestOvertakenInOrder: on a path that has kept the order of datagrams for a while, an overtaken command is lost.
+func TestOvertakenInOrder(t *testing.T) {
+	s := trips(t)
+	n := 30
+	lose := func() { // the first of three, until its repeat is acknowledged
+		s.c.loss.share = 0 // otherwise repeats go twice
+		s.send("a", "b", "c")
+		s.wait(40 * time.Millisecond)
+		s.sent = nil
+		s.recv(fmt.Sprintf("06 %02x00 00", n+1), fmt.Sprintf("06 %02x00 00", n+2))
+	}
+	found := func() {
+		s.wait(40 * time.Millisecond)
+		s.recv(fmt.Sprintf("06 %02x00 00", n))
+		s.sent, n = nil, n+3
+	}
+	for range disorderMemory {
+		lose()
+		s.want("nothing is known of the order yet")
+		s.wait(10 * time.Millisecond)
+		s.want("a quarter of a round trip later", fmt.Sprintf("04 %02x00 61", n))
+		found()
+	}
+	lose()
+	s.want("the path has kept the order 16 times", fmt.Sprintf("04 %02x00 61", n))
+	found()
+	s.send("a", "b", "c")
+	s.wait(40 * time.Millisecond)
+	s.sent = nil
+	s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+1))
+	s.want("the third was sent last, and may come last")
+	s.recv(fmt.Sprintf("06 %02x00 00", n+2))
+	n += 3
+	lose()
+	s.want("that was no disorder", fmt.Sprintf("04 %02x00 61", n))
+	found()
+	s.send("a", "b")
+	s.wait(40 * time.Millisecond)
+	s.recv(fmt.Sprintf("06 %02x00 00", n+1), fmt.Sprintf("06 %02x00 00", n))
+	n += 2
+	lose()
+	s.want("the order was changed, so the command may be late")
+	found()
+}
+
+// TestShown: LinkUp shows that the peer has taken an offer, so the window moves on although the acknowledgement is lost. It
+// stands for none: who guesses a LinkId would take a command away.
+func TestShown(t *testing.T) {
+	for _, x := range []struct {
+		first uint64
+		more  int
+	}{{100, 1}, {65535 - 5, 0}} {
+		s := serve(t, quiet())
+		s.c.send.next = x.first
+		for range 15 {
+			if err := s.c.Link(s.source("uint8"), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.pump()
+		if len(s.sent) != sendWindowSize {
+			t.Fatalf("%d offers are in flight, want %d", len(s.sent), sendWindowSize)
+		}
+		oldest := s.c.send.flight[0].link
+		s.sent = nil
+		s.recv(fmt.Sprintf("07 %02x%02x", byte(oldest), byte(oldest>>8)))
+		if len(s.sent) != x.more {
+			t.Errorf("behind number %d, %d offers follow LinkUp for the oldest, want %d", x.first, len(s.sent), x.more)
+		}
+		if o := s.c.send.find(x.first); o == nil {
+			t.Error("LinkUp acknowledges the offer")
+		}
+	}
+}
+
 // TestWindowPast: a peer moves its window when a command arrives, not when we hear of it.
 func TestWindowPast(t *testing.T) {
 	s := trips(t)

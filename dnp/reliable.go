@@ -83,7 +83,7 @@ func (c *Conn) fill(now instant, offers int, out Sender) {
 		if !ok {
 			break
 		}
-		o.past = len(c.send.flight) >= sendWindowSize
+		o.past = len(c.send.flight) >= sendWindowSize+c.send.lead()
 		n, sent := c.send.add(o)
 		if o.kind == SentFrozen {
 			c.links.question.numbered(o.link, n)
@@ -137,6 +137,9 @@ func (c *Conn) resend(now instant, out Sender) bool {
 			if !o.past || o.sends > 1 { // otherwise the peer may have dropped it
 				c.loss.add(true)
 			}
+			if o.overtook >= overtakersMin && c.disorder > 0 {
+				c.disorder--
+			}
 			if c.life.sure <= o.first {
 				c.budget.crowd.starved(o.sends, c.e.rate.priceMax)
 			}
@@ -174,7 +177,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if o.sends < 1<<16-1 {
 		o.sends++
 	}
-	o.last, o.timed, o.overtook = now, first, 0
+	o.last, o.timed, o.overtook, o.passed = now, first, 0, false
 	if !first {
 		c.send.repeated()
 	}
@@ -222,11 +225,15 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		}
 		switch {
 		case o.timed:
+			if o.passed {
+				c.disorder = disorderMemory
+			}
 			c.trip.sample(now.sub(o.first))
 			w.overtaken(o)
 		case o.sends == 2 && c.trip.early(now.sub(o.last)): // the repeat was needless
 			c.trip.sample(now.sub(o.first))
 			c.loss.forgive()
+			c.disorder = disorderMemory
 		case c.trip.late(now.sub(o.last)): // the way has become longer, or each command would be sent twice for good
 			c.trip.sample(now.sub(o.last))
 		}

@@ -55,7 +55,9 @@ type outgoing struct {
 	size     uint32 // SentLink: bytes at its first sending
 	link     wire.LinkID
 	overtook uint8 // commands not sent before its last sending, and once, that were acknowledged since
+	passed   bool  // commands that were sent later are among those
 	past     bool  // it was sent past the window of the peer, which may drop it
+	shown    bool  // an offer: the peer seems to have taken it, because LinkUp came
 	timed    bool  // it was sent once, so its acknowledgement says how long the round trip takes
 	first    instant
 	last     instant
@@ -98,8 +100,12 @@ func (w *sendWindow) room(p wire.Profile) bool {
 		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
 	size := sendWindowSize
-	if w.stuck() && !w.nearWrap(p) {
+	switch {
+	case w.nearWrap(p):
+	case w.stuck():
 		size = sendWindowPast
+	default:
+		size += w.lead()
 	}
 	return len(w.flight) < size && w.flightBytes() < flightBytesMax
 }
@@ -111,6 +117,24 @@ func (w *sendWindow) room(p wire.Profile) bool {
 // more past the window: where the path changes the order of datagrams, the peer drops many.
 func (w *sendWindow) stuck() bool {
 	return len(w.flight) > 0 && w.flight[0].sends > 1 && !w.flight[0].past
+}
+
+// lead returns how many of the oldest commands the peer seems to have taken. If its LinkUp was forged, it drops the commands
+// that follow past its window, and they are sent again; nothing else depends on it.
+func (w *sendWindow) lead() (n int) {
+	for n < min(len(w.flight), sendWindowSize) && (w.flight[n].acked || w.flight[n].shown) {
+		n++
+	}
+	return n
+}
+
+// show notes that the peer seems to have taken the offer of a link.
+func (w *sendWindow) show(id wire.LinkID) {
+	for i := range w.flight {
+		if o := &w.flight[i]; o.kind == SentLink && o.link == id {
+			o.shown = true
+		}
+	}
 }
 
 // flightBytes returns the bytes of the commands that are not acknowledged.
@@ -376,7 +400,7 @@ func (w *sendWindow) unsure(cfg *Config) bool {
 }
 
 // resendAt returns when a command is to be sent again: when its acknowledgement is overdue, or earlier
-// if two commands overtook it. The pause doubles up to Config.ReliableResend, because the peer may
+// if two commands overtook it, at once where the path keeps the order of datagrams. The pause doubles up to Config.ReliableResend, because the peer may
 // stand still, and libraries store each needless copy; on a path with loss it doubles later. Each
 // probe of a peer that may not exist waits twice as long as the one before. Near the wrap, where libraries do not acknowledge repeats, the pause is the longest at once.
 func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
@@ -386,6 +410,8 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 		return o.last.add(max(most, o.last.sub(o.first)))
 	case w.nearWrap(cfg.Profile):
 		return o.last.add(most)
+	case o.overtook >= overtakersMin && o.passed && !r.disorder:
+		return o.last
 	case o.overtook >= overtakersMin:
 		return o.last.add(r.trip.usual(most))
 	}
@@ -398,13 +424,17 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 
 // beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the
 // oldest one. Then repeats are useless.
-func (w *sendWindow) beyond(i int) bool { return i >= sendWindowSize && w.limit == 0 }
+func (w *sendWindow) beyond(i int) bool { return i >= sendWindowSize+w.lead() && w.limit == 0 }
 
 // overtaken notes that a command was acknowledged that was sent once. It overtook those whose last
 // sending was not later, or they got lost.
 func (w *sendWindow) overtaken(by *outgoing) {
+	earlier := true // than by
 	for i := range w.flight {
-		if o := &w.flight[i]; !o.acked && o.sends > 0 && o.last <= by.first {
+		o := &w.flight[i]
+		earlier = earlier && o != by
+		if !o.acked && o.sends > 0 && o.last <= by.first { // some are of the same instant
+			o.passed = o.passed || earlier
 			o.overtook = min(o.overtook+1, overtakersMin)
 		}
 	}
