@@ -76,7 +76,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "equal_values_are_corrected", File: "dnp/peerlink.go", Old: "if !differs && t.core", New: "if false && t.core", Run: "^TestReadOnly$"},
 	{Name: "inferred_question_is_open", File: "dnp/reliable.go", Old: "\t\tc.e.stats.Inferred += uint64(w.infer(profile, n))\n\t\tc.links.question.acknowledged(now)\n", New: "\t\tc.links.question.acknowledged(now)\n\t\tc.e.stats.Inferred += uint64(w.infer(profile, n))\n", Run: "^TestWindowEdgeQuestion$"},
 	{Name: "unanswered_is_not_told", File: "dnp/reliable.go", Old: "c.e.event(c.handle, Event{Kind: EventUnanswered})", New: "_ = c.handle", Run: "^TestUnanswered$"},
-	{Name: "unanswered_is_told_again", File: "dnp/reliable.go", Old: "c.life.alarmed = true", New: "c.life.alarmed = false", Run: "^TestUnanswered$"},
+	{Name: "unanswered_is_told_again", File: "dnp/reliable.go", Old: "c.life.alarmed = true", New: "c.life.sure = now", Run: "^TestUnanswered$"},
 	{Name: "long_ways_are_unanswered", File: "dnp/liveness.go", Old: "after = max(after, 4*trip.longest(unansweredMost/4))", New: "after = max(after, 0)", Run: "^TestUnanswered$"},
 	{Name: "no_patience_with_the_restored", File: "dnp/liveness.go", Old: "l.patient = now.add(max(0, restoredTimeout-cfg.ReliableTimeout))", New: "l.patient = now", Run: "^TestRestoredIsUnreachable$"},
 	{Name: "presumed_is_linked", File: "dnp/link.go", Old: "kind = EventLinkPresumed", New: "kind = EventLinkUp", Run: "^TestLinkPresumed$"},
