@@ -98,6 +98,10 @@ func TestBadPath(t *testing.T) {
 // TestManyLinks wants links to stand soon on a path with loss, with a round trip of 20 ms. Each lost command costs
 // a round trip in which the client takes nothing new, so 5 % of loss cost more than 5 % of time.
 func TestManyLinks(t *testing.T) {
+	most := 1.2
+	if *talks < 20 {
+		most = 1.3 // chance
+	}
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
 		ratios, lossys := 0.0, 0.0
 		for s := range uint64(*talks) {
@@ -113,8 +117,8 @@ func TestManyLinks(t *testing.T) {
 		}
 		ratio, mean := ratios/float64(*talks), lossys/float64(*talks)
 		t.Logf("%s: on average %.2f times as long at 5 %% loss as without, and %.2f s at 30 %%", b.Name, ratio, mean)
-		if ratio > 1.2 || mean > 4.5 { // 3.8 s for C++, 2.9 s for Java; 6.2 and 4.8 s if the oldest command went once
-			t.Errorf("%s: %.2f times and %.2f s, want 1.2 times and 4.5 s on average", b.Name, ratio, mean)
+		if ratio > most || mean > 4.5 { // 3.8 s for C++, 2.9 s for Java; 6.2 and 4.8 s if the oldest command went once
+			t.Errorf("%s: %.2f times and %.2f s, want %.1f times and 4.5 s on average", b.Name, ratio, mean, most)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestRateYields(t *testing.T) {
 		lost int     // most datagrams
 	}{
 		{"narrow", "a narrow path is used, and loses little", narrow, 0.8, 100},
-		{"lossy", "a third is lost whatever the rate is, and the rest is used", lossy, 0.2, 600},
+		{"lossy", "a third is lost whatever the rate is, and the rest is used", lossy, 0.1, 600},
 		{"far", "the longer way looks like a queue at first", far, 0.2, 100},
 	} {
 		for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), slow} {
