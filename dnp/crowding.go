@@ -24,8 +24,9 @@ const (
 	priceQueue = 80 * time.Millisecond
 	priceFall  = 0.1
 
-	// Nothing that arrives says how long the queue is where nothing arrives. The price rises all the same each time that
-	// a command is sent again for the fourth time or more, up to starvedMost: the peer may only pause.
+	// Where nothing arrives, nothing says how long the queue is. The price rises all the same each time that a command is
+	// sent again for the fourth time or more and nothing was acknowledged since its last copy, up to starvedMost: the
+	// peer may only pause.
 	starvedSends = 4
 	starvedRise  = 0.25
 	starvedMost  = 4
@@ -78,7 +79,7 @@ func (c *crowding) acknowledged(o *outgoing, lossy bool, priceMax float32, now i
 	return crowded
 }
 
-// starved notes that nothing arrives although a command was sent so often.
+// starved notes that a command was sent so often, and that nothing was acknowledged since the last time.
 func (c *crowding) starved(sends uint16, priceMax float32) {
 	if sends >= starvedSends && c.price < starvedMost {
 		c.raise(starvedRise, priceMax)

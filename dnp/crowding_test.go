@@ -108,8 +108,8 @@ func TestStarved(t *testing.T) {
 	}
 	s = trips(t)
 	s.send("a", "b")
-	for n := range 8 {
-		s.wait(400 * time.Millisecond)
+	for n := range 20 {
+		s.wait(200 * time.Millisecond)
 		s.recv(fmt.Sprintf("06 %02x00 00", 0x1f+n))
 		s.send("c")
 	}

@@ -140,7 +140,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 			if o.overtook >= overtakersMin && c.disorder > 0 {
 				c.disorder--
 			}
-			if c.life.sure <= o.first {
+			if c.life.sure <= o.last {
 				c.budget.crowd.starved(o.sends, c.e.rate.priceMax)
 			}
 			c.transmit(w.base()+uint64(i), o, now, out)
