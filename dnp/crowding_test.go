@@ -107,11 +107,12 @@ func TestStarved(t *testing.T) {
 		t.Errorf("a price of %v after 8 s without an answer, want about 4", p)
 	}
 	s = trips(t)
-	s.send("a", "b")
-	for n := range 20 {
-		s.wait(200 * time.Millisecond)
+	s.send("a")
+	for n := range 9 {
+		s.send("b")
+		s.wait(40 * time.Millisecond)
 		s.recv(fmt.Sprintf("06 %02x00 00", 0x1f+n))
-		s.send("c")
+		s.wait(400 * time.Millisecond)
 	}
 	if p := s.c.budget.crowd.price; p != 1 {
 		t.Errorf("a price of %v, want 1: others are acknowledged", p)
