@@ -157,7 +157,7 @@ chart-test: $(HELM) ## Lint and render the chart, decode every object, try value
 	HELM="$(CURDIR)/$(HELM)" GO="$(GO)" helm/test/run
 
 .PHONY: k8s-test
-k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes cluster on this machine, 5 to 9 minutes; needs root
+k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes cluster on this machine, 11 minutes; needs root
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
 	cd testbed && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/ ./cmd/testbed

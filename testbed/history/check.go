@@ -25,12 +25,21 @@ import (
 // acknowledgement.
 const gapAfter = 3 * time.Second
 
-// ListenerPrefix begins the names of players that only listen. listeningMax is the bar for the P99 of
-// their gaps: nothing that they say shows an edge by which way they can be reached.
+// ListenerPrefix begins the names of players that only or mostly listen. listeningMax is the bar for the
+// P99 of their gaps: nothing that they say shows an edge by which way they can be reached.
 const (
 	ListenerPrefix = "listener-"
 	listeningMax   = 2200 * time.Millisecond
 )
+
+// Listener reports whether a player or one of its parties only or mostly listens.
+func Listener(who string) bool { return strings.HasPrefix(who, ListenerPrefix) }
+
+// Speaker reports whether a player or one of its parties speaks as often as the run lets it.
+func Speaker(who string) bool { return !Listener(who) }
+
+// Everyone is true for all players.
+func Everyone(string) bool { return true }
 
 // violationsMax bounds the violations that are listed one by one.
 const violationsMax = 50
@@ -174,17 +183,17 @@ type checker struct {
 }
 
 // CheckFile is Check for a file.
-func CheckFile(name string) (v Verdict, err error) {
+func CheckFile(name string, about func(who string) bool) (v Verdict, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return v, err
 	}
 	defer f.Close()
-	return Check(f)
+	return Check(f, about)
 }
 
-// Check reads a history.
-func Check(r io.Reader) (Verdict, error) {
+// Check reads a history and judges what it has about these players: Everyone, Listener or Speaker.
+func Check(r io.Reader, about func(who string) bool) (Verdict, error) {
 	c := &checker{parties: map[string]*party{}, cuts: map[string]cut{}, silences: map[string][]silence{}, used: map[string]map[string][]float64{}, phase: -1}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -193,7 +202,9 @@ func Check(r io.Reader) (Verdict, error) {
 		if err := json.Unmarshal(lines.Bytes(), &rec); err != nil {
 			return c.v, fmt.Errorf("line %d: %w", n, err)
 		}
-		c.read(rec)
+		if rec.Who == "" || rec.Kind == Fault || about(rec.Who) { // a fault hits a node
+			c.read(rec)
+		}
 	}
 	if err := lines.Err(); err != nil {
 		return c.v, err
@@ -446,7 +457,7 @@ func (c *checker) finish() {
 		}
 		ph := &c.v.Phases[w.phase]
 		for who, d := range w.gap {
-			if strings.HasPrefix(who, ListenerPrefix) {
+			if Listener(who) {
 				ph.Listening.add(d)
 			} else {
 				ph.Gap.add(d)

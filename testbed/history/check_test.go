@@ -36,17 +36,17 @@ func sound() (all []Record) {
 // check checks a history that does not break off.
 func check(t *testing.T, list []Record) Verdict {
 	t.Helper()
-	return checkPart(t, append(slices.Clip(list), Record{Kind: Ended}))
+	return checkPart(t, append(slices.Clip(list), Record{Kind: Ended}), Everyone)
 }
 
-func checkPart(t *testing.T, list []Record) Verdict {
+func checkPart(t *testing.T, list []Record, about func(who string) bool) Verdict {
 	t.Helper()
 	var b strings.Builder
 	for _, r := range list {
 		line, _ := json.Marshal(r)
 		b.Write(append(line, '\n'))
 	}
-	v, err := Check(strings.NewReader(b.String()))
+	v, err := Check(strings.NewReader(b.String()), about)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,18 +116,18 @@ func TestCheckInterruption(t *testing.T) {
 // be under way, which the verdict says. A message before one that arrived is lost there too.
 func TestCheckBrokenOff(t *testing.T) {
 	list := append(sound(), Record{At: 1e6, Kind: Said, Who: "c1", N: 21}, Record{At: 1e6, Kind: Acked, Who: "c1", N: 21})
-	if v := checkPart(t, list); v.Bad() || v.UnderWay != 1 || len(v.Remarks) != 1 || v.Phases[0].Messages.Lost != 0 {
+	if v := checkPart(t, list, Everyone); v.Bad() || v.UnderWay != 1 || len(v.Remarks) != 1 || v.Phases[0].Messages.Lost != 0 {
 		t.Errorf("under way where the history breaks off: %+v", v)
 	}
 	if v := check(t, list); v.Lost != 1 || v.UnderWay != 0 || len(v.Remarks) != 0 || v.Phases[0].Messages.Lost != 1 {
 		t.Errorf("at the end of a whole history: %+v", v)
 	}
 	hole := slices.DeleteFunc(slices.Clone(list), func(r Record) bool { return r.Kind == Heard && r.Who == "c2" && r.N == 5 })
-	if v := checkPart(t, hole); v.Lost != 1 || v.UnderWay != 1 {
+	if v := checkPart(t, hole, Everyone); v.Lost != 1 || v.UnderWay != 1 {
 		t.Errorf("a message before one that arrived: %+v", v)
 	}
 	unsure := append(slices.Clone(list), Record{At: 1e6, Kind: Ended, Note: "not settled"})
-	if v := checkPart(t, unsure); v.Lost != 1 || !slices.Equal(v.Remarks, []string{"not settled"}) {
+	if v := checkPart(t, unsure, Everyone); v.Lost != 1 || !slices.Equal(v.Remarks, []string{"not settled"}) {
 		t.Errorf("the end says that messages may be under way: %+v", v)
 	}
 }
@@ -255,6 +255,41 @@ func TestCheckListening(t *testing.T) {
 		v := check(t, []Record{{Kind: PhaseIs, Note: "nats-stop", D: 1_200_000}, {At: 1, Kind: Fault, N: 1}, {At: 3e6, Kind: Silence, Who: ListenerPrefix + "c.0", D: d}, {At: 3e6, Kind: Healed, N: 1}})
 		if p := v.Phases[0]; v.Bad() != bad || p.Listening.Count != 1 || p.Gap.Count != 0 {
 			t.Errorf("a silence of %d µs: %+v, want a violation: %v", d, v, bad)
+		}
+	}
+}
+
+// TestCheckAbout: players that listen and the others are judged apart, each with all phases and
+// faults.
+func TestCheckAbout(t *testing.T) {
+	quiet := ListenerPrefix + "c"
+	list := []Record{
+		{Kind: PhaseIs, Note: "kill"},
+		{At: 1, Kind: Fault, N: 1, Who: "edge1"},
+		{At: 2, Kind: Closed, Who: "c.0", Note: "timeout"},
+		{At: 3, Kind: Stale, Who: quiet, D: 4000}, {At: 3, Kind: Stale, Who: "c", D: 5000},
+		{At: 4, Kind: Said, Who: quiet + ".0", N: 1}, {At: 5, Kind: Acked, Who: quiet + ".0", N: 1},
+		{At: 6, Kind: Healed, N: 1},
+		{At: 7, Kind: Late, D: 8000},
+		{At: 9, Kind: Ended},
+	}
+	for _, c := range []struct {
+		name                string
+		about               func(string) bool
+		interruptions, lost int
+		stale               []time.Duration
+	}{
+		{"all", Everyone, 1, 1, []time.Duration{4 * time.Millisecond, 5 * time.Millisecond}},
+		{"speakers", Speaker, 1, 0, []time.Duration{5 * time.Millisecond}},
+		{"listeners", Listener, 0, 1, []time.Duration{4 * time.Millisecond}},
+	} {
+		v := checkPart(t, list, c.about)
+		p := v.Phases[0]
+		if p.Interruptions != c.interruptions || v.Lost != c.lost || p.Messages.Lost != c.lost || !slices.Equal(p.Stale, c.stale) {
+			t.Errorf("%s: %d interruptions, %d messages lost, stale %v; want %d, %d, %v", c.name, p.Interruptions, v.Lost, p.Stale, c.interruptions, c.lost, c.stale)
+		}
+		if p.Faults != 1 || p.Took != 5*time.Microsecond || p.Late != 8*time.Millisecond {
+			t.Errorf("%s: %d faults took %v, the machine was late by %v; want those of everyone: 1, 5µs, 8ms", c.name, p.Faults, p.Took, p.Late)
 		}
 	}
 }

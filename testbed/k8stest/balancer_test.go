@@ -126,7 +126,7 @@ func (b *bench) phase(cuts ...string) history.Phase {
 	if !slices.Equal(got, cuts) {
 		b.t.Errorf("the history has the cuts %q, want %q", got, cuts)
 	}
-	v, err := history.CheckFile(b.file)
+	v, err := history.CheckFile(b.file, history.Everyone)
 	if err != nil || len(v.Phases) != 1 {
 		b.t.Fatalf("%v, %+v", err, v)
 	}

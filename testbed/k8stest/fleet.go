@@ -33,6 +33,7 @@ const (
 const (
 	worldPace   = 100 * time.Millisecond // of the state that all clients see
 	messagePace = 250 * time.Millisecond // of messages, both ways
+	slowMost    = 2 * time.Second        // between two messages of a slow player, one of history.Listener
 )
 
 // A fleet is clients, a game server and the balancer before the edges.
@@ -164,6 +165,7 @@ func (k *kube) ways() (list []way, err error) {
 // start starts the balancer, the game and the players, and waits until all play.
 func (f *fleet) start(ctx context.Context, server netip.AddrPort, players int) error {
 	f.Pace.Set(messagePace)
+	f.Breaks.Set(slowMost - play.Spread)
 	f.Go(func() { f.balancer.run(ctx) })
 	f.Go(func() { f.late.run(ctx) })
 	if err := f.seesEdges(); err != nil {
@@ -174,7 +176,7 @@ func (f *fleet) start(ctx context.Context, server netip.AddrPort, players int) e
 	}
 	for i := range players {
 		p := &play.Player{
-			Name: fmt.Sprint(f.name, i), Behaviour: dnptest.Cpp(), Server: server,
+			Name: playerName(f.name, i), Behaviour: dnptest.Cpp(), Server: server,
 			Local: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 198, byte(i / 250), byte(1 + i%250)}), 0),
 			Rand:  rand.New(rand.NewPCG(1, uint64(i))),
 		}
@@ -188,6 +190,15 @@ func (f *fleet) start(ctx context.Context, server netip.AddrPort, players int) e
 	}
 	f.Log.Add(history.Record{Kind: history.Route, Note: f.balancer.String()})
 	return f.settle()
+}
+
+// playerName returns the name of player i. Half of the players are slow: every second pair of
+// neighbours, which the balancer sends over different nodes.
+func playerName(fleet string, i int) string {
+	if (i+1)/2%2 == 1 {
+		fleet = history.ListenerPrefix + fleet
+	}
+	return fmt.Sprint(fleet, i)
 }
 
 // A podDialer dials pods by their names, as the DNS of the cluster resolves them: the next
@@ -278,26 +289,33 @@ func (f *fleet) measure(s scenario) error {
 	return nil
 }
 
-// finish ends the messages, waits for those under way, and returns the rows of all
-// scenarios. The error names violations.
+// finish ends the messages, waits for those under way, and returns two rows for each scenario: of
+// the players that speak often, and of slow ones. The error names violations.
 func (f *fleet) finish() ([]Row, error) {
-	v, err := f.Finish(f.k.ctx)
+	all, err := f.Finish(f.k.ctx)
 	unsaved := f.k.saveLogs("play")
 	if err != nil {
 		return nil, errors.Join(err, unsaved)
 	}
+	often, bad := f.Judge(history.Speaker)
+	slow, worse := f.Judge(history.Listener)
+	if err := errors.Join(bad, worse); err != nil {
+		return nil, errors.Join(err, unsaved)
+	}
+	for _, line := range all.Remarks {
+		fmt.Println("   REMARK", line)
+	}
 	var rows []Row
-	var bad []string
-	for i := range v.Phases {
-		r := newRow(&v.Phases[i], len(f.Players))
+	var violations []string
+	for _, r := range newRows(often.Phases, slow.Phases, f.Players) {
 		fmt.Println("  ", r)
 		if r.Name == preparing {
 			continue
 		}
-		rows, bad = append(rows, r), append(bad, r.violations(f.k.cfg.Durability)...)
+		rows, violations = append(rows, r), append(violations, r.violations(f.k.cfg.Durability)...)
 	}
-	if len(bad) > 0 {
-		return rows, errors.Join(errors.New(strings.Join(bad, "; ")), unsaved)
+	if len(violations) > 0 {
+		return rows, errors.Join(errors.New(strings.Join(violations, "; ")), unsaved)
 	}
 	return rows, unsaved
 }

@@ -9,17 +9,20 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/play"
 )
 
-// A Row is what clients saw of one scenario.
+// A Row is what clients of one group saw of one scenario.
 type Row struct {
 	Name          string
 	Took          time.Duration
+	Slow          bool // of slow players; else of those that speak often
 	Players       int
 	Interrupted   int // players that were disconnected although their way in was well
 	Interruptions int
 	Reasons       map[string]int
 	Gaps          []time.Duration // longest time without an update, by player whose way in was well
+	GapMax        time.Duration   // bar for the p99 of Gaps; 0 = none
 	Cut           int             // players whose way in was cut
 	CutEnded      int             // sessions that ended for that reason
 	CutGaps       []time.Duration // as Gaps, by player whose way in was cut
@@ -29,6 +32,21 @@ type Row struct {
 	Problem string
 }
 
+// newRows returns two rows for each phase. The bar for the gaps of slow players is that of the
+// others, from the moment when they say something.
+func newRows(often, slow []history.Phase, players []*play.Player) (rows []Row) {
+	count := map[bool]int{} // of the players, by whether they are slow
+	for _, p := range players {
+		count[history.Listener(p.Name)]++
+	}
+	for i := range often { // both lists have all phases
+		o, s := newRow(&often[i], count[false]), newRow(&slow[i], count[true])
+		s.Slow, s.GapMax = true, slowMost+o.gap(0.99)
+		rows = append(rows, o, s)
+	}
+	return rows
+}
+
 func newRow(p *history.Phase, players int) Row {
 	return Row{
 		Name: p.Name, Took: p.Took, Players: players, Interrupted: p.Interrupted(), Interruptions: p.Interruptions, Reasons: p.Reasons, Gaps: p.Stale,
@@ -36,12 +54,23 @@ func newRow(p *history.Phase, players int) Row {
 	}
 }
 
+// gap returns a quantile of the longest times without an update.
+func (r Row) gap(q float64) time.Duration { return history.Quantile(r.Gaps, q) }
+
+// speak says how often the players do.
+func (r Row) speak() string {
+	if r.Slow {
+		return fmt.Sprintf("every %v", slowMost)
+	}
+	return fmt.Sprintf("every %v", messagePace)
+}
+
 // violations lists what must not happen: clients that stay disconnected; and, with a
 // session log or when nothing happens, clients that notice more than a pause. Sessions that end
 // because the way in of their players is cut are none.
 func (r Row) violations(durability string) (list []string) {
 	note := func(format string, args ...any) {
-		list = append(list, r.Name+": "+fmt.Sprintf(format, args...))
+		list = append(list, fmt.Sprintf("%s, players that speak %s: ", r.Name, r.speak())+fmt.Sprintf(format, args...))
 	}
 	if r.Problem != "" {
 		note("%s", r.Problem)
@@ -56,6 +85,9 @@ func (r Row) violations(durability string) (list []string) {
 		if r.Wrong() > 0 {
 			note("%d messages lost, %d doubled, %d out of order; %d of them excused", r.Lost+r.Missed, r.Doubled+r.Twice, r.Disorder, r.Excused)
 		}
+		if gap := r.gap(0.99); r.GapMax > 0 && gap > r.GapMax {
+			note("the p99 of gaps is %v, at most %v wanted", gap.Round(time.Millisecond), r.GapMax.Round(time.Millisecond))
+		}
 	}
 	return list
 }
@@ -63,9 +95,9 @@ func (r Row) violations(durability string) (list []string) {
 func (r Row) cells() []string {
 	sec := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 	return []string{
-		r.Name, sec(r.Took), fmt.Sprintf("%d of %d players, %d times", r.Interrupted, r.Players, r.Interruptions),
+		r.Name, sec(r.Took), r.speak(), fmt.Sprintf("%d of %d players, %d times", r.Interrupted, r.Players, r.Interruptions),
 		fmt.Sprintf("%d players, %d sessions ended", r.Cut, r.CutEnded),
-		sec(history.Quantile(r.Gaps, 0.5)), sec(history.Quantile(r.Gaps, 1)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice), fmt.Sprint(r.Disorder),
+		sec(r.gap(0.5)), sec(r.gap(0.99)), fmt.Sprintf("%d of %d", r.Lost, r.Acknowledged), fmt.Sprint(r.Doubled), fmt.Sprintf("%d of %d", r.Missed, r.Promised), fmt.Sprint(r.Twice), fmt.Sprint(r.Disorder),
 	}
 }
 
@@ -78,7 +110,7 @@ func (r Row) String() string {
 }
 
 var heads = []string{
-	"what happened", "took", "interrupted", "way in cut", "gap, median", "gap, longest", "from clients: lost", "doubled", "to clients: lost", "doubled", "out of order",
+	"what happened", "took", "players speak", "interrupted", "way in cut", "gap, median", "gap, p99", "from clients: lost", "doubled", "to clients: lost", "doubled", "out of order",
 }
 
 // PrintTable prints rows as Markdown.

@@ -4,19 +4,20 @@ package k8stest
 
 import (
 	"encoding/json"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/testbed/history"
+	"github.com/dnprelay/dnprelay/testbed/play"
 )
 
-// row returns the row of a scenario with these records. The way in of a is cut.
-func row(t *testing.T, name string, more ...history.Record) Row {
+// phases returns the phase of a scenario with these records about some players.
+func phases(t *testing.T, about func(who string) bool, name string, more []history.Record) []history.Phase {
 	t.Helper()
-	list := append([]history.Record{
-		{Kind: history.PhaseIs, Note: name},
-		{At: 1e6, Kind: history.Cut, Who: "a", Note: history.CutStart},
-	}, more...)
+	list := append([]history.Record{{Kind: history.PhaseIs, Note: name}}, more...)
 	list = append(list, history.Record{At: 9e6, Kind: history.Ended})
 	var b strings.Builder
 	for _, r := range list {
@@ -26,11 +27,28 @@ func row(t *testing.T, name string, more ...history.Record) Row {
 		}
 		b.Write(append(line, '\n'))
 	}
-	v, err := history.Check(strings.NewReader(b.String()))
+	v, err := history.Check(strings.NewReader(b.String()), about)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRow(&v.Phases[0], 50)
+	return v.Phases
+}
+
+// row returns the row of a scenario with these records. The way in of a is cut.
+func row(t *testing.T, name string, more ...history.Record) Row {
+	t.Helper()
+	more = append([]history.Record{{At: 1e6, Kind: history.Cut, Who: "a", Note: history.CutStart}}, more...)
+	return newRow(&phases(t, history.Everyone, name, more)[0], 50)
+}
+
+// slowRows returns the rows of a scenario with 25 players that speak often and 25 slow ones.
+func slowRows(t *testing.T, name string, list ...history.Record) []Row {
+	t.Helper()
+	var players []*play.Player
+	for i := range 50 {
+		players = append(players, &play.Player{Name: playerName("p", i)})
+	}
+	return newRows(phases(t, history.Speaker, name, list), phases(t, history.Listener, name, list), players)
 }
 
 // lost are a message of a party that an edge acknowledges, and that never arrives.
@@ -62,7 +80,7 @@ func TestRow(t *testing.T) {
 		}
 		want := ""
 		if c.want != "" {
-			want = c.r.Name + ": " + c.want
+			want = c.r.Name + ", players that speak every 250ms: " + c.want
 		}
 		if got := strings.Join(c.r.violations(c.durability), "; "); got != want {
 			t.Errorf("%s: violations %q, want %q", c.about, got, want)
@@ -70,6 +88,59 @@ func TestRow(t *testing.T) {
 	}
 	if a, b := len(heads), len(row(t, nothing).cells()); a != b {
 		t.Errorf("the table has %d heads and %d cells", a, b)
+	}
+}
+
+// TestSlowRows: slow players have a row and bars of their own, and may see a gap that is as long as
+// those of the others after they have said something.
+func TestSlowRows(t *testing.T) {
+	stale := func(who string, d time.Duration) history.Record {
+		return history.Record{At: 8e6, Kind: history.Stale, Who: who, D: d.Microseconds()}
+	}
+	often, slow := playerName("p", 0), playerName("p", 1)
+	closed := func(who string) history.Record {
+		return history.Record{At: 4e6, Kind: history.Closed, Who: who + ".0", Note: "timeout"}
+	}
+	for _, c := range []struct {
+		about       string
+		list        []history.Record
+		often, slow string // violations
+	}{
+		{"nothing", nil, "", ""},
+		{"one that speaks often is interrupted", []history.Record{closed(often)}, "1 interruptions", ""},
+		{"a slow one is interrupted", []history.Record{closed(slow)}, "", "1 interruptions"},
+		{"it loses a message", lost(slow + ".0"), "", "1 messages lost, 0 doubled, 0 out of order; 0 of them excused"},
+		{"it hears nothing until it speaks", []history.Record{stale(often, 300*time.Millisecond), stale(slow, 2300*time.Millisecond)}, "", ""},
+		{"for longer", []history.Record{stale(often, 300*time.Millisecond), stale(slow, 2301*time.Millisecond)}, "", "the p99 of gaps is 2.301s, at most 2.3s wanted"},
+		{"the others may hear nothing for longer", []history.Record{stale(often, 5*time.Second)}, "", ""},
+	} {
+		for i, r := range slowRows(t, "x", c.list...) {
+			speak, want := []string{"every 250ms", "every 2s"}[i], []string{c.often, c.slow}[i]
+			if want != "" {
+				want = "x, players that speak " + speak + ": " + want
+			}
+			if got := strings.Join(r.violations("log"), "; "); got != want || r.speak() != speak || r.Players != 25 {
+				t.Errorf("%s: violations %q of %d players that speak %s, want %q of 25, %s", c.about, got, r.Players, r.speak(), want, speak)
+			}
+		}
+	}
+}
+
+// TestSlowFlows: a balancer spreads slow players over two nodes as it does the others.
+func TestSlowFlows(t *testing.T) {
+	table := newFlowTable([]way{{name: "kn1"}, {name: "kn2"}})
+	table.checked(0, true)
+	table.checked(1, true)
+	slow := make([]int, 2)
+	for i := range 48 {
+		name := playerName("p", i)
+		table.add(name, netip.Addr{})
+		if history.Listener(name) {
+			slow[table.flows[i].node]++
+		}
+	}
+	if !slices.Equal(slow, []int{12, 12}) {
+		t.Errorf("slow players by node: %v, want 12 of 24 on each", slow)
 	}
 }
 

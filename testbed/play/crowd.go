@@ -25,8 +25,8 @@ const (
 type Crowd struct {
 	Log     *history.Log
 	Players []*Player
-	Pace    Pace // of the messages of each player, and of those to it
-	Breaks  Pace // of the messages of players that only listen: 0 as long as they do
+	Pace    Pace // of the messages of each player that speaks, and of those to it
+	Breaks  Pace // the same of each listener: 0 as long as it only listens
 
 	file        string
 	game        *Game
@@ -67,7 +67,7 @@ func (c *Crowd) Go(f func()) { c.running.Go(f) }
 
 // StartGame connects the game server, with the history of the crowd.
 func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
-	cfg.Pace, cfg.Note = &c.Pace, c.Note
+	cfg.Pace, cfg.Note = c.paceOf, c.Note
 	if c.game, err = NewGame(ctx, cfg); err != nil {
 		return err
 	}
@@ -77,11 +77,17 @@ func (c *Crowd) StartGame(ctx context.Context, cfg GameConfig) (err error) {
 
 // Join lets a player play.
 func (c *Crowd) Join(ctx context.Context, p *Player) {
-	if p.Pace, p.Note = &c.Pace, c.Note; p.Listens {
-		p.Pace = &c.Breaks
-	}
+	p.Pace, p.Note = c.paceOf(p.Name), c.Note
 	c.Players = append(c.Players, p)
 	c.Go(func() { p.Run(ctx) })
+}
+
+// paceOf returns the pace of messages from and to a player.
+func (c *Crowd) paceOf(who string) *Pace {
+	if history.Listener(who) {
+		return &c.Breaks
+	}
+	return &c.Pace
 }
 
 // Interrupted returns how many connections of players ended.
@@ -111,7 +117,12 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	if err := c.Stop(); err != nil {
 		return history.Verdict{}, err
 	}
-	return history.CheckFile(c.file)
+	return c.Judge(history.Everyone)
+}
+
+// Judge checks what the history has about some players. Call it after Finish.
+func (c *Crowd) Judge(about func(who string) bool) (history.Verdict, error) {
+	return history.CheckFile(c.file, about)
 }
 
 // Stop ends the players, the game server and the history. It may be called again.

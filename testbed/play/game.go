@@ -30,9 +30,9 @@ type GameConfig struct {
 	URL       string // of NATS
 	Options   []nats.Option
 	Space     string
-	WorldPace time.Duration // between changes of the state that all clients see
-	Pace      *Pace         // of messages to one client
-	Log       bool          // sessions are in a log: messages come with a cursor, which survives restarts
+	WorldPace time.Duration            // between changes of the state that all clients see
+	Pace      func(party string) *Pace // of messages to it
+	Log       bool                     // sessions are in a log: messages come with a cursor, which survives restarts
 	Note      func(history.Record)
 }
 
@@ -148,15 +148,15 @@ func (g *Game) clientLeft(client string) {
 
 // tell sends messages to a client until it leaves.
 func (g *Game) tell(ctx context.Context, client, party string) {
-	last := time.Now()
+	last, pace := time.Now(), g.cfg.Pace(party)
 	for n := uint64(1); ; n++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(g.cfg.Pace.wait() - time.Since(last)):
+		case <-time.After(pace.wait() - time.Since(last)):
 		}
 		last = time.Now()
-		if g.cfg.Pace.Load() == 0 {
+		if pace.Load() == 0 {
 			n--
 			continue
 		}

@@ -92,7 +92,7 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 // deaf returns the players that only listen and saw no update lately.
 func (m *Match) deaf() (names []string) {
 	for _, p := range m.Players {
-		if p.Listens && !p.Playing(time.Now()) {
+		if history.Listener(p.Name) && !p.Playing(time.Now()) {
 			names = append(names, p.Name)
 		}
 	}
@@ -119,12 +119,12 @@ func (m *Match) play(ctx context.Context) (err error) {
 	kinds := Behaviours()
 	for i := 0; i < m.cfg.Clients && err == nil; i++ {
 		b := kinds[i%len(kinds)]
-		name, listens := fmt.Sprint(b.Name, i), (i+1)*m.cfg.Listeners/m.cfg.Clients > i*m.cfg.Listeners/m.cfg.Clients // evenly among all
-		if listens {
+		name := fmt.Sprint(b.Name, i)
+		if (i+1)*m.cfg.Listeners/m.cfg.Clients > i*m.cfg.Listeners/m.cfg.Clients { // evenly among all
 			name = history.ListenerPrefix + name
 		}
 		m.Join(ctx, &Player{
-			Name: name, Listens: listens, Behaviour: b, Server: m.Addr(), Local: local, Host: m.Here,
+			Name: name, Behaviour: b, Server: m.Addr(), Local: local, Host: m.Here,
 			Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(100+i))), Flow: m.Name, Ended: m.Forget,
 		})
 	}

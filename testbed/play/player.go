@@ -25,6 +25,7 @@ const (
 	queuedMost     = 5                // messages of a client that may wait for an acknowledgement
 	connectTimeout = 10 * time.Second // for one attempt
 	connectPause   = 100 * time.Millisecond
+	Spread         = 250 * time.Millisecond // by which a time between messages differs from the pace, at the most
 	quietPace      = 100 * time.Millisecond // at which players look for the next pace while they send nothing
 	checkPrefix    = "check."               // of the states that `dnpctl check` makes for a moment
 )
@@ -39,6 +40,13 @@ func (p *Pace) Set(d time.Duration) { p.Store(int64(d)) }
 // wait returns how long to wait until the next look at the pace.
 func (p *Pace) wait() time.Duration { return cmp.Or(time.Duration(p.Load()), quietPace) }
 
+// random returns a time between messages. Players that connect together do not speak together.
+func (p *Pace) random(r *rand.Rand) time.Duration {
+	pace := p.wait()
+	spread := min(pace/2, Spread)
+	return Random(r, pace-spread, pace+spread)
+}
+
 // Behaviours returns the deployed clients. The Python library is not among them: it skips
 // numbers of its own messages (dnptest.Behaviour.DropsTail).
 func Behaviours() []dnptest.Behaviour {
@@ -48,16 +56,15 @@ func Behaviours() []dnptest.Behaviour {
 // A Player is one place in the game. If its connection ends, it connects again 0.1 s
 // later as another party: NAME.0, NAME.1 and so on. Set the exported fields before Run.
 type Player struct {
-	Name      string // without dots
+	Name      string // without dots; see history.ListenerPrefix
 	Behaviour dnptest.Behaviour
 	Server    netip.AddrPort
 	Local     netip.AddrPort // port 0 means any
 	Host      *rig.Host      // on which it opens its socket; nil means this process
 
-	Listens bool       // it sends no message
-	Pace    *Pace      // of its messages; nil = it sends none
-	Rand    *rand.Rand // of the times between messages; nil if Pace is
-	Note    func(history.Record)
+	Pace *Pace      // of its messages; nil = it sends none
+	Rand *rand.Rand // of the times between messages; nil if Pace is
+	Note func(history.Record)
 
 	// Flow is called with the address of each socket and the party that uses it, Ended with
 	// the same address at its end. Both may be nil.
@@ -158,8 +165,7 @@ func (p *Player) talk(ctx context.Context, peer *dnptest.Peer) {
 	for {
 		var pause <-chan time.Time // never, for a player that sends nothing
 		if p.Pace != nil {
-			pace := p.Pace.wait()
-			pause = time.After(Random(p.Rand, pace/2, pace/2+pace))
+			pause = time.After(p.Pace.random(p.Rand))
 		}
 		select {
 		case <-ctx.Done():

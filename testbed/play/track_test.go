@@ -3,8 +3,11 @@
 package play
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/testbed/history"
 )
 
 func TestGap(t *testing.T) {
@@ -34,6 +37,28 @@ func TestGap(t *testing.T) {
 	}
 	if _, ok := tr.First(at(501)); ok {
 		t.Error("there is nothing after 500 ms")
+	}
+}
+
+// TestPaces: those that listen have a pace of their own, and no time between messages differs from
+// the pace by more than half of it, nor by more than Spread.
+func TestPaces(t *testing.T) {
+	var c Crowd
+	c.Pace.Set(100 * time.Millisecond)
+	c.Breaks.Set(2 * time.Second)
+	r := rand.New(rand.NewPCG(1, 2))
+	for who, bounds := range map[string][2]time.Duration{
+		"c.0":                          {50 * time.Millisecond, 150 * time.Millisecond},
+		history.ListenerPrefix + "c.0": {2*time.Second - Spread, 2*time.Second + Spread},
+	} {
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			d := c.paceOf(who).random(r)
+			least, most = min(least, d), max(most, d)
+		}
+		if near := (bounds[1] - bounds[0]) / 10; least < bounds[0] || most >= bounds[1] || least > bounds[0]+near || most < bounds[1]-near {
+			t.Errorf("%s waits between %v and %v from one message to the next, want %v", who, least, most, bounds)
+		}
 	}
 }
 

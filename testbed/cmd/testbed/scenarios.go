@@ -52,7 +52,7 @@ func clusterTest(ctx context.Context, args []string) error {
 
 func runTorture(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "check" {
-		v, err := history.CheckFile(args[1])
+		v, err := history.CheckFile(args[1], history.Everyone)
 		return tell(v, err, "")
 	}
 	var cfg torture.Config
