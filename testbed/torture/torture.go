@@ -77,7 +77,6 @@ func Phases() []PhaseKind {
 		{Name: "stop", About: "SIGSTOP of the edge with most clients for 0.1 to 10 s, then SIGCONT", Count: 40, cause: (*run).stop},
 		{Name: "drain", About: "SIGTERM of each edge in turn; flows move with the next datagram of their client", Count: 90, cause: (*run).drain},
 		{Name: "drain-flush", About: "the same, but flows move at once, which cuts off the answers of the leaving edge", Count: 15, cause: (*run).drain},
-		{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, spoken: true, cause: (*run).spray},
 		{Name: "redis-kill", About: "kill -9 of Redis, then of an edge, then Redis again", Count: 10, spoken: true, cause: (*run).redisFault},
 		{Name: "redis-flush", About: "FLUSHALL, then kill -9 of an edge", Count: 10, spoken: true, cause: (*run).redisFault},
 		{Name: "redis-lies", About: "wrong owners in Redis, then kill -9 of an edge", Count: 10, spoken: true, cause: (*run).redisFault},
@@ -97,7 +96,10 @@ func Phases() []PhaseKind {
 		Name: "nats-empty", About: "each NATS server in turn is killed and comes back without its disk, while clients are silent; then kill -9 of the edge with most clients",
 		needs: cluster, Count: 1, cause: (*run).emptyNATS,
 	})
-	return append(list, PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, own: true, fast: true, cause: (*run).steady})
+	return append(list,
+		PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, own: true, fast: true, cause: (*run).steady},
+		// After it, flows may be pinned to edges that do not own their sessions. No phase in which clients only listen may follow.
+		PhaseKind{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, spoken: true, cause: (*run).spray})
 }
 
 // chosen returns the phases to run, with the numbers of their faults, and whether hosts are
