@@ -1,9 +1,9 @@
 import { Budget } from "./budget.js";
 import { LinkTable } from "./links.js";
 import { isReliable, RecvWindow } from "./recvwindow.js";
-import { SendWindow } from "./sendwindow.js";
+import { SendWindow, wholeMax } from "./sendwindow.js";
 import type { Description, State } from "./state.js";
-import { Accepted, AckSuccess, Command, connectionClose, connectionRequest, message, NoCommonProtocol, parseConnectionAck, parseLinkState, reliableAck, u16 } from "./wire.js";
+import { Accepted, AckSuccess, Command, connectionClose, connectionRequest, message, NoCommonProtocol, parseConnectionAck, parseLinkState, reliableAck, reliableMessage, u16 } from "./wire.js";
 
 /** Times in ms. A request is repeated sooner than libraries do, because its answer may get lost twice. */
 const requestSteps = [0, 500, 1000, 1500, 2000, 3000, 4000];
@@ -49,7 +49,7 @@ export interface Output {
 }
 
 export interface ConnectionConfig {
-  /** The first reliable message, with which the client logs in. */
+  /** The first reliable message, with which the client logs in. It has at most 1,357 bytes. */
   readonly login?: Uint8Array | undefined;
   /** Up to this size commands are packed together, and messages are split. Default 1,200 bytes. */
   readonly datagramMax?: number | undefined;
@@ -107,7 +107,9 @@ export class Connection {
     };
     this.#links = new LinkTable(events, this.#datagramMax, config.updateInterval ?? 30);
     if (config.describe) this.#links.describe = config.describe;
-    if (config.login) this.#window.send(config.login);
+    const { login } = config;
+    if (login && login.length > wholeMax) throw new RangeError(`the login has ${login.length} bytes, at most ${wholeMax}`);
+    if (login) this.#window.add((number) => reliableMessage(number, login)); // before all offers
   }
 
   get phase(): Phase {

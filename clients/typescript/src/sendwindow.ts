@@ -4,7 +4,7 @@ import { PartFirst, PartLast, reliableMessage, reliableMessageLong, seq, unwrap 
 const windowSize = 10;
 
 /** Libraries send a message of up to 1,357 bytes as one command, and cut longer ones. */
-const wholeMax = 1_357;
+export const wholeMax = 1_357;
 const partHead = 10; // bytes of a datagram that a part leaves free: 1,190 of 1,200
 
 /** Times in ms. */
@@ -18,7 +18,7 @@ const overtakersMin = 2; // that show the loss of a command: one may have been o
 /** Messages that wait for the window. Beyond that, send throws. */
 const backlogMessages = 256;
 const backlogBytes = 1 << 20;
-export const messageMax = 1 << 20; // the edge's limit
+const messageMax = 1 << 20; // the edge's limit
 
 interface Outgoing {
   readonly datagram: Uint8Array;

@@ -33,8 +33,7 @@ export class Server {
   readonly states = new Map<number, ServerState>();
   readonly peers = new Map<number, LinkState>(); // what the client offered
   readonly peerValues = new Map<number, string[]>(); // in hex
-  requests = 0;
-  acksSent = 0;
+  first = -1; // the client's first reliable command
 
   #next = 0; // number of the next command of the client
   #held = new Map<number, Uint8Array>();
@@ -78,7 +77,6 @@ export class Server {
   receive(p: Uint8Array, now: number): void {
     switch (p[0]) {
       case Command.connectionRequest:
-        this.requests++;
         return this.send(connectionAck(0));
       case Command.message:
         this.unreliable.push(new TextDecoder().decode(p.subarray(1)));
@@ -136,7 +134,6 @@ export class Server {
     const n = unwrap(u16(p, 1), this.#next);
     if (n > this.#next && n < this.#next + 16) this.#held.set(n, p.slice());
     if (n > this.#next) return;
-    this.acksSent++;
     this.send(reliableAck(seq(n)));
     if (n < this.#next) return;
     this.#held.delete(n);
@@ -147,6 +144,7 @@ export class Server {
   }
 
   #deliver(p: Uint8Array): void {
+    if (this.first < 0) this.first = p[0]!;
     if (p[0] === Command.reliableMessage) this.messages.push(new TextDecoder().decode(p.subarray(3)));
     if (p[0] === Command.linkState) {
       const m = parseLinkState(p.slice())!;
