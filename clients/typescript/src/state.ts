@@ -64,7 +64,7 @@ export class State {
   #past?: Past;
 
   /** The connection's notice of values that the application sets; undefined while there is no link. @internal */
-  written?: ((index: number) => void) | undefined;
+  written?: ((index: number, previous: Uint8Array) => void) | undefined;
 
   constructor(config: StateConfig) {
     this.key = config.key;
@@ -114,8 +114,9 @@ export class State {
     if (!this.own && !this.linked) throw new Error(`set ${this.key}: the state has no link`);
     const encoded = encodeValue(this.layout.types[i]!, to);
     if (this.equals(i, encoded, 0, encoded.length)) return;
+    const previous = this.encoded(i).slice();
     this.#store(i, encoded, 0, encoded.length);
-    this.written?.(i);
+    this.written?.(i, previous);
   }
 
   /**

@@ -10,7 +10,9 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { connect, type Client, type Closing, type Events, type Options, type State } from "../src/node.js";
+import { connect, connectWith, type Client, type Closing, type Dial, type Events, type Options, type State, type Transport } from "../src/node.js";
+import { dialUDP } from "../src/udp.js";
+import { random } from "./bytes.js";
 
 const root = fileURLToPath(new URL("../../../../", import.meta.url));
 const patience = 120_000; // no result depends on the speed of the machine
@@ -127,6 +129,45 @@ test("messages go both ways, long ones too", options, async () => {
   const all = ["to the game server", long, "once"];
   while (!all.every((text) => game.heard().includes(text))) await once(game.socket, "data");
   game.socket.destroy();
+});
+
+/** A dial whose transport loses datagrams, with the same chance in both directions. */
+const lossy = (loss: number, chance: () => number): Dial => async (url, options) => {
+  const under = await dialUDP(url, options);
+  const transport: Transport = {
+    maxDatagramSize: under.maxDatagramSize,
+    send: (p) => void (chance() < loss || under.send(p)),
+    onDatagram: () => {},
+    onClose: () => {},
+    close: () => under.close(),
+  };
+  under.onDatagram = (p) => void (chance() < loss || transport.onDatagram(p));
+  return transport;
+};
+
+test("30 % loss each way: every message once and in order, and the newest values", options, async () => {
+  const client = connectWith({ udp: lossy(0.3, random(1)) }, dev.url);
+  clients.push(client);
+  const watcher = play(dev.url);
+  const [lamp, other] = [await linked(client, "lamp"), await linked(watcher, "lamp")];
+  const heard: string[] = [];
+  const wanted = Array.from({ length: 30 }, (_, i) => `to clients ${i}`);
+  client.on("message", (data) => void heard.push(new TextDecoder().decode(data)));
+  const game = await dev.subscribe("dnp.v1.from.demo.>");
+  const texts = Array.from({ length: 30 }, (_, i) => `from the client ${i}.`);
+  for (const text of texts) client.send(text);
+  for (const text of wanted) await dev.dnpctl("send", "demo", text);
+  while (!game.heard().includes(texts.at(-1)!)) await once(game.socket, "data");
+  while (heard.length < wanted.length) await until(client, "message", () => true);
+  assert.deepEqual(heard, wanted);
+  assert.deepEqual(game.heard().match(/from the client \d+\./g), texts);
+  game.socket.destroy();
+
+  lamp.set(0, 200);
+  await until(watcher, "change", (state) => state === other && other.get(0) === 200);
+  const before = String(lamp.get(1));
+  await dev.dnpctl("publish", "demo", "lamp", "colour=[0,0,1]");
+  while (String(lamp.get(1)) === before) await until(client, "change", () => true);
 });
 
 test("a state of the client is a state of the space, a removed state is gone", options, async () => {

@@ -8,6 +8,7 @@ export interface ServerState {
   readonly message: string;
   readonly types: readonly ValueType[];
   readonly values: Uint8Array[];
+  readonly written: number[]; // by index: when the client wrote the value
   readonly readOnly: boolean;
   up: boolean;
 }
@@ -22,6 +23,7 @@ interface Sent {
 const windowSize = 10;
 const resend = 200; // ms
 const refresh = 150; // ms after which it sends all values again
+const quiet = 1000; // ms for which it does not send a value back to the client that wrote it
 
 /**
  * A Server is a small edge for tests, in virtual time. It acknowledges a command when its turn has come, as
@@ -62,7 +64,7 @@ export class Server {
 
   offer(link: number, message: string, readOnly: boolean, ...values: [type: string, value: Settable][]): ServerState {
     const types = values.map(([type]) => typeNamed(type));
-    const state = { link, message, types, values: values.map(([, v], i) => encodeValue(types[i]!, v)), readOnly, up: false };
+    const state = { link, message, types, values: values.map(([, v], i) => encodeValue(types[i]!, v)), written: [], readOnly, up: false };
     this.states.set(link, state);
     const m = { link, readOnly, message: new TextEncoder().encode(message), types, values: state.values };
     this.#queue.push({ state, build: (number) => linkState({ number, ...m }) });
@@ -71,6 +73,7 @@ export class Server {
 
   set(state: ServerState, index: number, value: Settable): void {
     state.values[index] = encodeValue(state.types[index]!, value);
+    delete state.written[index];
     this.#refreshed = 0;
   }
 
@@ -93,15 +96,17 @@ export class Server {
       case Command.linkUpdate:
         readUpdate(p, {
           types: (link) => this.states.get(link)?.types ?? this.peers.get(link)?.types,
-          value: (link, index, bytes, at, size) => this.#written(link, index, bytes.slice(at, at + size)),
+          value: (link, index, bytes, at, size) => this.#written(link, index, bytes.slice(at, at + size), now),
         });
     }
   }
 
-  #written(link: number, index: number, value: Uint8Array): void {
+  #written(link: number, index: number, value: Uint8Array, now: number): void {
     const state = this.states.get(link);
-    if (state && !state.readOnly) state.values[index] = value;
-    else this.peerValues.get(link)![index] = hex(value);
+    if (state && !state.readOnly) {
+      state.values[index] = value;
+      state.written[index] = now;
+    } else this.peerValues.get(link)![index] = hex(value);
   }
 
   advance(now: number): void {
@@ -118,7 +123,9 @@ export class Server {
     if (now - this.#refreshed < refresh) return;
     this.#refreshed = now;
     const writer = new UpdateWriter(1200, this.send);
-    for (const s of this.states.values()) if (s.up) s.values.forEach((value, i) => writer.add(s.link, i, value));
+    for (const s of this.states.values()) {
+      s.values.forEach((value, i) => s.up && !(now < s.written[i]! + quiet) && writer.add(s.link, i, value));
+    }
     writer.flush();
     for (const link of this.peers.keys()) this.send(linkUp(link));
   }
