@@ -1,9 +1,10 @@
 import { Connection, type CloseReason } from "./connection.js";
-import { Emitter } from "./emitter.js";
-import { Layout, State, type Description } from "./state.js";
+import { Emitter, report } from "./emitter.js";
 import { ownMax } from "./links.js";
+import { describe, Layout, State, type Description } from "./state.js";
 import type { Dial, Transport } from "./transport.js";
 import { encodeValue, typeNamed, type Settable, type TypeName } from "./value.js";
+import { copy } from "./wire.js";
 
 export type TransportName = "webtransport" | "websocket" | "udp";
 
@@ -64,6 +65,7 @@ export interface Events {
   change: (state: State, index: number) => void;
   /** A state is gone; its values stay as they were. */
   unlink: (state: State) => void;
+  /** A message, which belongs to the handler. */
   message: (data: Uint8Array, reliable: boolean) => void;
   close: (closing: Closing) => void;
 }
@@ -159,14 +161,11 @@ export class Client extends Emitter<Events> {
   offer(message: Uint8Array | string, values: readonly ValueSpec[]): State {
     if (this.#own.size >= ownMax) throw new Error(`offer: the client has ${ownMax} states already`);
     const types = values.map((v) => typeNamed(v.type));
-    const config = {
-      ...(this.options.describe ?? ((m) => ({ key: new TextDecoder().decode(m) })))(bytesOf(message)),
-      message: bytesOf(message),
-      layout: new Layout(types, values.map((v, i) => v.name ?? String(i))),
-      values: values.map((v, i) => encodeValue(types[i]!, v.value)),
-    };
-    if (config.message.length === 0) throw new RangeError("offer: the link message is empty");
-    const state = new State({ ...config, own: true, writable: true });
+    const bytes = bytesOf(message);
+    if (bytes.length === 0 || values.length === 0) throw new RangeError("offer: the link message or the state is empty");
+    const layout = new Layout(types, values.map((v, i) => v.name ?? String(i)));
+    const encoded = values.map((v, i) => encodeValue(types[i]!, v.value));
+    const state = new State({ key: this.#describe(bytes).key, message: bytes, layout, values: encoded, own: true, writable: true });
     this.#own.add(state);
     if (this.open) this.#connection!.offer(state);
     this.#wake();
@@ -193,14 +192,19 @@ export class Client extends Emitter<Events> {
     this.#dialing = true;
     try {
       const transport = await this.#dialAny();
-      const resumed = transport.session?.resumed === true && this.open;
+      const resumed = transport.session?.resumed === true;
       const login = resumed ? undefined : await this.#login(transport);
-      if (this.#closed) transport.close();
-      else this.#attach(transport, resumed, login);
+      if (this.#closed || (resumed && !this.open)) {
+        transport.close();
+        throw new Error("the session has ended meanwhile");
+      }
+      this.#attach(transport, resumed, login);
       this.#dialing = false;
     } catch (error) {
       this.#dialing = false;
-      this.#failed("lost", String(error instanceof Error ? error.message : error));
+      if (this.#closed) return;
+      if (this.open) this.#retry(); // a session waits for a transport, until it gives up
+      else this.#failed("lost", String(error instanceof Error ? error.message : error));
     }
   }
 
@@ -242,19 +246,32 @@ export class Client extends Emitter<Events> {
     if (resumed) this.#connection!.resume(this.#clock.now());
     else this.#begin(login);
     transport.onDatagram = (datagram) => {
+      if (this.#transport !== transport) return; // it is closing
       this.#connection!.receive(this.#clock.now(), datagram);
       this.#drive();
     };
-    transport.onClose = (detail) => this.#lost(detail);
+    transport.onClose = (detail) => {
+      if (this.#transport === transport) this.#lost(detail);
+    };
     this.#drive();
   }
+
+  /** describe reads a link message, as text if the application cannot. */
+  readonly #describe = (message: Uint8Array): Description => {
+    try {
+      return (this.options.describe ?? describe)(message);
+    } catch (error) {
+      report(error);
+      return describe(message);
+    }
+  };
 
   /** begin begins a new session, and ends one that waits for a transport. */
   #begin(login: Uint8Array | undefined): void {
     this.#connection?.end("lost");
-    const { describe, updateInterval } = this.options;
+    const { updateInterval } = this.options;
     const datagramMax = Math.min(1_200, this.#transport!.maxDatagramSize);
-    const connection: Connection = new Connection({ login, datagramMax, updateInterval, describe }, {
+    const connection: Connection = new Connection({ login, datagramMax, updateInterval, describe: this.#describe }, {
       send: (datagram) => this.#transport?.send(datagram),
       ready: () => this.#wake(),
       connected: () => {
@@ -263,7 +280,7 @@ export class Client extends Emitter<Events> {
         this.emit("open");
       },
       closed: (reason) => this.#ended(reason),
-      message: (data, reliable) => this.emit("message", data, reliable),
+      message: (data, reliable) => this.emit("message", copy(data), reliable),
       linked: (state) => {
         this.#states.set(state.key, state);
         this.emit("link", state);
@@ -287,7 +304,6 @@ export class Client extends Emitter<Events> {
 
   /** ended notes that the connection ended. */
   #ended(reason: CloseReason): void {
-    if (this.#transport) this.#transport.onClose = () => {};
     if (reason !== "lost") {
       this.#transport?.close();
       this.#transport = undefined;

@@ -24,8 +24,8 @@ const laneBytes = 128 << 10;
 const unreliableMax = 65_499;
 
 /**
- * Why a connection ended. "refused": the edge closed it before it acknowledged anything, as it does if
- * it does not accept the login. "lost": the transport ended.
+ * Why a connection ended. "refused": the edge closed it and has not acknowledged the login. "lost": the
+ * transport ended.
  */
 export type CloseReason = "local" | "peer" | "timeout" | "rejected" | "refused" | "protocol" | "too-large" | "lost";
 
@@ -55,6 +55,7 @@ export interface ConnectionConfig {
   readonly datagramMax?: number | undefined;
   /** The shortest time between two LinkUpdates with new values, in ms. Default 30. */
   readonly updateInterval?: number | undefined;
+  /** Reads the link messages of states. It must not throw. */
   readonly describe?: ((message: Uint8Array) => Description) | undefined;
 }
 
@@ -86,6 +87,7 @@ export class Connection {
   #requests = 0;
   #requested = -Infinity; // the first request
   #sure = 0; // the latest acknowledgement
+  readonly #loggingIn: boolean; // with the first command
 
   readonly #recv = new RecvWindow();
   readonly #window: SendWindow;
@@ -108,6 +110,7 @@ export class Connection {
     this.#links = new LinkTable(events, this.#datagramMax, config.updateInterval ?? 30);
     if (config.describe) this.#links.describe = config.describe;
     const { login } = config;
+    this.#loggingIn = login !== undefined;
     if (login && login.length > wholeMax) throw new RangeError(`the login has ${login.length} bytes, at most ${wholeMax}`);
     if (login) this.#window.add((number) => reliableMessage(number, login)); // before all offers
   }
@@ -275,7 +278,7 @@ export class Connection {
   #receiveEstablished(p: Uint8Array): void {
     this.#window.heard = this.#now;
     switch (p[0]) {
-      case Command.connectionClose: return this.end(this.#window.answered ? "peer" : "refused");
+      case Command.connectionClose: return this.end(this.#loggingIn && !this.#window.answered ? "refused" : "peer");
       case Command.message: return this.#receiveMessage(p);
       case Command.reliableMessage:
       case Command.linkState:

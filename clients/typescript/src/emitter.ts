@@ -28,10 +28,15 @@ export class Emitter<E extends Handlers<E>> {
       try {
         (handler as (...args: Parameters<E[N]>) => void)(...args);
       } catch (error) {
-        queueMicrotask(() => {
-          throw error;
-        });
+        report(error);
       }
     }
   }
+}
+
+/** report has the runtime treat an error of the application like any uncaught one. */
+export function report(error: unknown): void {
+  queueMicrotask(() => {
+    throw error;
+  });
 }

@@ -1,4 +1,4 @@
-import { Command, PartFirst, PartLast, unwrap } from "./wire.js";
+import { Command, copy, PartFirst, PartLast, unwrap } from "./wire.js";
 
 /** Commands that are held before their turn; edges have at most 20 in flight, and repeat what does not fit. */
 const aheadMax = 16;
@@ -32,7 +32,7 @@ export class RecvWindow {
 
   /** hold copies a command that came early. */
   hold(number: number, datagram: Uint8Array): void {
-    this.#held.set(unwrap(number, this.#next), datagram.slice());
+    this.#held.set(unwrap(number, this.#next), copy(datagram));
     this.#heldBytes += datagram.length;
   }
 
@@ -59,7 +59,7 @@ export class RecvWindow {
     if (!this.#parts) return undefined;
     this.#partBytes += datagram.length - 4;
     if (this.#partBytes > longMax) return null;
-    this.#parts.push(datagram.slice(4));
+    this.#parts.push(copy(datagram, 4));
     if (!(flags & PartLast)) return undefined;
     const whole = new Uint8Array(this.#partBytes);
     let at = 0;

@@ -1,4 +1,4 @@
-import { PartFirst, PartLast, reliableMessage, reliableMessageLong, seq, unwrap } from "./wire.js";
+import { copy, PartFirst, PartLast, reliableMessage, reliableMessageLong, seq, unwrap } from "./wire.js";
 
 /** Commands in flight; every implementation assumes ten. */
 const windowSize = 10;
@@ -98,7 +98,7 @@ export class SendWindow {
     if (this.#queue.length >= backlogMessages || (this.#queued > 0 && this.#queued + data.length > backlogBytes)) {
       throw new Error(`send: ${this.#queue.length} messages with ${this.#queued} bytes wait already`);
     }
-    this.#queue.push(data.slice());
+    this.#queue.push(copy(data));
     this.#queued += data.length;
   }
 
@@ -107,9 +107,9 @@ export class SendWindow {
     this.#commands.push(command);
   }
 
-  /** probe asks for an acknowledgement, unless something does. Inside a long message it would be a part of it. */
+  /** probe asks for an acknowledgement, while the window is idle. Inside a long message it would be a part of it. */
   probe(): void {
-    if (this.idle) this.add((number) => reliableMessageLong(number, 0, new Uint8Array()));
+    this.add((number) => reliableMessageLong(number, 0, new Uint8Array()));
   }
 
   /** next takes the next new command into flight and returns its datagram, if the window has room. */

@@ -1,5 +1,6 @@
 import { Past } from "./past.js";
 import { encodedSize, encodeValue, newComponents, readComponent, type Components, type Settable, type Value, type ValueType } from "./value.js";
+import { copy } from "./wire.js";
 
 /** A Layout is the ordered types of a state's values, and their names where they are known. */
 export class Layout {
@@ -68,7 +69,7 @@ export class State {
 
   constructor(config: StateConfig) {
     this.key = config.key;
-    this.message = config.message.slice();
+    this.message = copy(config.message);
     this.layout = config.layout;
     this.own = config.own;
     this.writable = config.writable;
@@ -114,7 +115,7 @@ export class State {
     if (!this.own && !this.linked) throw new Error(`set ${this.key}: the state has no link`);
     const encoded = encodeValue(this.layout.types[i]!, to);
     if (this.equals(i, encoded, 0, encoded.length)) return;
-    const previous = this.encoded(i).slice();
+    const previous = copy(this.encoded(i));
     this.#store(i, encoded, 0, encoded.length);
     this.written?.(i, previous);
   }
@@ -162,7 +163,7 @@ export class State {
     if (encodedSize(type, p, at, at + size) !== size) throw new RangeError(`value ${i} is no ${type.name}`);
     this.#fresh[i] = 0;
     if (type.size === 0) {
-      this.#variable[i] = p.slice(at, at + size);
+      this.#variable[i] = copy(p, at, at + size);
       return;
     }
     const offset = this.layout.offsets[i]!;

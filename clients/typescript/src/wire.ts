@@ -46,6 +46,9 @@ export function unwrap(number: number, near: number): number {
   return Math.max(-1, near + forward - modulus);
 }
 
+/** copy copies bytes. (Slices of a Buffer of Node are not copies.) */
+export const copy = (p: Uint8Array, from = 0, to = p.length): Uint8Array => new Uint8Array(p.subarray(from, to));
+
 export const u16 = (p: Uint8Array, at: number): number => p[at]! | (p[at + 1]! << 8);
 
 function putU16(p: Uint8Array, at: number, v: number): void {

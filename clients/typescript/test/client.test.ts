@@ -162,21 +162,29 @@ test("a refused token is not tried again, an edge that does not answer is", asyn
 
 test("a session goes on over another transport", async () => {
   const edge = new Edge();
-  edge.answer = (n) => ({ token: `session-${n}`, resumed: n === 2 });
+  const sessions: Record<number, Session | Error> = { 1: { token: "session-1", resumed: false }, 2: new Error("no way yet"), 3: { token: "session-3", resumed: true } };
+  edge.answer = (n) => sessions[n] ?? { token: `session-${n}`, resumed: n === 5 };
   const client = edge.play();
   await edge.run(100);
   edge.transport.onClose("the network changed");
   client.send("while it is away");
   edge.server.message(new TextEncoder().encode("from the edge"));
   await edge.run(2000);
-  assert.deepEqual(edge.dialled, [undefined, "session-1"]);
+  assert.deepEqual(edge.dialled, [undefined, "session-1", "session-1"]);
   assert.deepEqual(edge.take(), ["open", "message from the edge"], "the application notices nothing");
   assert.deepEqual(edge.server.messages, ["while it is away"]);
 
   edge.transport.onClose("the edge ended");
+  const old = edge.transport;
   await edge.run(2000);
-  assert.deepEqual(edge.dialled[2], "session-2");
-  assert.deepEqual(edge.take(), ["close lost", "open"], "the third edge does not know the session");
+  assert.deepEqual(edge.dialled[3], "session-3");
+  assert.deepEqual(edge.take(), ["close lost", "open"], "this edge does not know the session");
+  old.onDatagram(connectionClose());
+  old.onClose("late");
+  assert.equal(client.open, true, "what an old transport says late does not count");
+  edge.transport.onDatagram(connectionClose());
+  await edge.run(25_000);
+  assert.deepEqual(edge.take(), ["transport closed", "close peer", "transport closed", "close lost", "open"], "an edge cannot continue a session that this client has ended");
   client.close();
 });
 

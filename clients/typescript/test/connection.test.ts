@@ -89,6 +89,7 @@ test("a close before anything was acknowledged refuses the login", () => {
   const t = new Transcript({ login: text("hi") }).connect();
   t.at(20, "02").want("refused", "closed refused");
   t.at(5000, "03 61").want("nothing follows");
+  new Transcript().connect().at(20, "02").want("there was no login", "closed peer");
   new Transcript({ login: text("hi") }).connect().at(50, "06 0000 00").at(100, "02").want("peer", "closed peer");
 });
 
@@ -108,6 +109,7 @@ test("probes are invisible, long messages are joined", () => {
   t.at(10, "0a 0000 00").want("a probe", "> 06000000");
   t.at(20, "0a 0100 01 6161", "0a 0200 00 6262", "0a 0300 02 6363").want("three parts", "> 06010000", "> 06020000", "> 06030000", "message aabbcc");
   t.at(30, "0a 0400 03 64").want("a message of one part", "> 06040000", "message d");
+  t.at(40, "0a 0500 02 65").want("the end of no message", "> 06050000");
 });
 
 test("messages of more than 1,357 bytes go in parts of 1,190", () => {
@@ -115,6 +117,10 @@ test("messages of more than 1,357 bytes go in parts of 1,190", () => {
   t.connection.send(new Uint8Array(1357));
   t.connection.send(new Uint8Array(2400));
   t.at(2).want("whole, then three parts", "> 040000000000000000000000… 1360", "> 0a0100010000000000000000… 1194", "> 0a0200000000000000000000… 1194", "> 0a0300020000000000000000… 24");
+  const mine = text("mine");
+  t.connection.send(mine);
+  mine.fill(0);
+  t.at(3).want("a message is copied", "> 0404006d696e65");
   assert.throws(() => t.connection.send(new Uint8Array()), RangeError);
   assert.throws(() => t.connection.send(new Uint8Array((1 << 20) + 1)), RangeError);
 });
@@ -146,6 +152,29 @@ test("repeats come by the round trip, and later each time", () => {
   }
   assert.deepEqual(times.slice(0, 7), [0, 80, 240, 400, 900, 1400, 1900],
     "mean 40 ms and two frames; a path that loses something is tried more often; 0.5 s when the edge has been silent for so long");
+});
+
+test("what waits for a lost command says nothing about the round trip", () => {
+  const t = new Transcript().connect();
+  for (let n = 0; n < 10; n++) {
+    t.at(100 * n + 10).connection.send(text("x"));
+    t.at(100 * n + 10).at(100 * n + 50, `06 ${hex(Uint8Array.of(n, 0))} 00`);
+  }
+  const before = t.connection.roundTrip;
+  for (let n = 10; n < 15; n++) t.connection.send(text("y")); // the first gets lost
+  t.at(1200).at(1240, ...[10, 11, 12, 13, 14].map((n) => `06 ${hex(Uint8Array.of(n, 0))} 00`));
+  assert.equal(t.connection.roundTrip, before, "an edge acknowledges in order");
+});
+
+test("a long message keeps below what an edge takes of a client", () => {
+  const t = new Transcript().connect();
+  t.connection.send(new Uint8Array(1 << 20));
+  for (let now = 10, n = 0; now < 4000; now += 10) {
+    const inFlight = t.at(now).connection.stats.sent - n;
+    t.at(now, ...Array.from({ length: inFlight }, () => `06 ${hex(Uint8Array.of(n, n++ >> 8))} 00`));
+  }
+  const { sent } = t.connection.stats;
+  assert.ok(1194 * sent > 4 * 52_000 && 1194 * sent < 5.2 * 56 * 1024, `${1194 * sent} bytes in 4 s, of which a second's worth was saved`);
 });
 
 test("an edge that acknowledges nothing for 10 s is gone, unless the owner stood still", () => {
@@ -237,5 +266,6 @@ test("own states: a refusal, the end, a LinkId of the edge that is in the way", 
   t.at(45).want("down, like values 30 ms after the last ones", "unlinked c").at(50).want("down", "> 080200");
   t.at(120, "06 0000 00", "06 0100 00").want("and again", "> 080200");
   t.at(4500).want("at 180, 500 and 1500 ms", "> 080200", "> 080200", "> 080200");
+  t.at(4600, "07 0200").want("an edge that repeats LinkUp has heard none of them", "> 080200");
 
 });

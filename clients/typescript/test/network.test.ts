@@ -56,8 +56,10 @@ class World {
       const due = this.#wire.filter((d) => d.at <= this.now).sort((a, b) => a.at - b.at);
       this.#wire = this.#wire.filter((d) => d.at > this.now);
       for (const { to, p } of due) {
+        const datagram = Buffer.from(p); // as Node has them, and gone after the call
         if (to === "server") this.server.receive(p, this.now);
-        else this.client.receive(this.now, p);
+        else this.client.receive(this.now, datagram);
+        datagram.fill(0xee);
       }
       this.server.advance(this.now);
       if (this.client.nextTimeout() <= this.now) this.client.advance(this.now);
