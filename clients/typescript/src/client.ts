@@ -63,7 +63,7 @@ export interface Events {
   link: (state: State) => void;
   /** A value of a state has changed. */
   change: (state: State, index: number) => void;
-  /** A state is gone; its values stay as they were. */
+  /** A state is gone, or the edge refused one of this client. Its values stay as they were. */
   unlink: (state: State) => void;
   /** A message, which belongs to the handler. */
   message: (data: Uint8Array, reliable: boolean) => void;

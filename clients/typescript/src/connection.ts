@@ -287,7 +287,7 @@ export class Connection {
       case Command.linkUp: return this.#receiveLink(p, () => this.#links.receiveUp(u16(p, 1), this.#now));
       case Command.linkDown: return this.#receiveLink(p, () => this.#links.receiveDown(u16(p, 1)));
       case Command.linkUpdate:
-        if (!this.#links.receiveUpdate(p, this.#now, this.#window.trip.longest)) this.stats.malformed++;
+        if (!this.#links.receiveUpdate(p, this.#now, this.#window.trip)) this.stats.malformed++;
         return;
       default: this.stats.ignored++; // late answers to requests, and commands that do not exist
     }

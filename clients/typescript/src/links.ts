@@ -1,6 +1,7 @@
+import { RoundTrip } from "./sendwindow.js";
 import { describe, Layout, State, type Description } from "./state.js";
 import type { ValueType } from "./value.js";
-import { linkDown, linkState, linkUp, parseLinkState, readUpdate, UpdateWriter, type UpdateTarget } from "./wire.js";
+import { copy, linkDown, linkState, linkUp, parseLinkState, readUpdate, UpdateWriter, type UpdateTarget } from "./wire.js";
 
 /** Bounds of the states of an edge, which offers 4,096 by default, each with at most 8,192 values. */
 const linksMax = 32_767;
@@ -36,7 +37,7 @@ interface Repeat {
   step: number;
   first: number; // when it was sent; Infinity before
   due: number;
-  readonly previous: Uint8Array | undefined; // the value that was overwritten
+  previous: Uint8Array | undefined; // the value that was overwritten
 }
 
 const newRepeat = (step: number, previous?: Uint8Array): Repeat => ({ step, first: Infinity, due: -Infinity, previous });
@@ -68,7 +69,7 @@ export class LinkTable implements UpdateTarget {
 
   // Of the LinkUpdate under way:
   #now = 0;
-  #round = 0;
+  #trip = new RoundTrip();
   #link: Link | undefined;
 
   constructor(private readonly events: LinkEvents, datagramMax: number, private readonly interval: number) {
@@ -124,7 +125,7 @@ export class LinkTable implements UpdateTarget {
 
   receiveDown(id: number): void {
     const link = this.#links.get(id);
-    if (link) this.#remove(link);
+    if (link) this.#remove(link, true); // an own state that is not up is refused
   }
 
   /** withdraw takes an own state down. */
@@ -132,13 +133,13 @@ export class LinkTable implements UpdateTarget {
     for (const link of this.#links.values()) {
       if (link.state !== state) continue;
       this.#takeDown(link.id);
-      this.#remove(link);
+      this.#remove(link, link.up);
     }
   }
 
   /** clear ends all links. */
   clear(): void {
-    for (const link of this.#links.values()) this.#remove(link);
+    for (const link of this.#links.values()) this.#remove(link, link.up);
   }
 
   #takeDown(id: number): void {
@@ -146,12 +147,12 @@ export class LinkTable implements UpdateTarget {
     this.#writeAt = -Infinity;
   }
 
-  #remove(link: Link): void {
+  #remove(link: Link, tell: boolean): void {
     link.up = false;
     this.#links.delete(link.id);
     this.#writing.delete(link);
     link.state.written = undefined;
-    this.events.unlinked(link.state);
+    if (tell) this.events.unlinked(link.state);
   }
 
   #bind(link: Link): void {
@@ -173,9 +174,9 @@ export class LinkTable implements UpdateTarget {
   }
 
   /** receiveUpdate applies a LinkUpdate, and reports whether all of it could be read. */
-  receiveUpdate(p: Uint8Array, now: number, round: number): boolean {
+  receiveUpdate(p: Uint8Array, now: number, trip: RoundTrip): boolean {
     this.#now = now;
-    this.#round = round;
+    this.#trip = trip;
     return readUpdate(p, this);
   }
 
@@ -191,14 +192,18 @@ export class LinkTable implements UpdateTarget {
   }
 
   /**
-   * crosses reports whether a value crosses a write of this client on the way: it is the one that the
-   * write has replaced, and comes within a round trip. Any other value ends the repeats of the write: the edge
-   * has it, or others have written since, whom a repeat would overwrite.
+   * crosses reports whether a value crosses a write of this client on the way, so that the write is the later
+   * one: it comes sooner than an answer could, or it is the value that the write has replaced, and comes as
+   * late as an answer may. Any other value ends the repeats of the write: the edge has it, or others have
+   * written since, whom a repeat would overwrite.
    */
   #crosses(link: Link, index: number, p: Uint8Array, at: number, size: number): boolean {
     const write = link.writes.get(index);
     if (!write) return false;
-    if (this.#now < write.first + this.#round && write.previous && equal(write.previous, p, at, size)) return true;
+    const since = this.#now - write.first;
+    if (since === -Infinity) write.previous = copy(p, at, at + size); // the write was not even sent
+    if (since < this.#trip.mean) return true;
+    if (since < this.#trip.longest && write.previous && equal(write.previous, p, at, size)) return true;
     link.writes.delete(index);
     return false;
   }

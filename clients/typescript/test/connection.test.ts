@@ -245,6 +245,22 @@ test("a write is sent, repeated, and not overwritten by a value that crosses it"
     ...Array<string>(4).fill("> 0901008001010009"), "changed lamp 1=8");
 });
 
+test("of two writes at the same time the one that the edge has last counts", () => {
+  const t = new Transcript().connect();
+  t.at(10, "05 0000 0080 00 0400 6c616d70 0100 01 00").connection.send(text("x"));
+  t.at(10).at(110, "06 0000 00"); // the round trip is 100 ms
+  t.at(200).want("the link", "> 06000000", "> 070080", "linked lamp", "> 04000078");
+  const lamp = t.states.get("lamp")!;
+  lamp.set(0, 1);
+  t.connection.receive(200, unhex("09 01 0080 01 0000 05"));
+  t.at(200).want("what comes before the write is sent is older", "> 0901008001000001");
+  t.at(250, "09 01 0080 01 0000 06").want("nor can the edge have had the write now");
+  t.at(310).want("so the write goes on", "> 0901008001000001");
+  t.at(340, "09 01 0080 01 0000 05").want("the value that the write replaced may be late");
+  t.at(341, "09 01 0080 01 0000 06").want("another value is later than the write", "changed lamp 0=6");
+  t.at(4000).want("which is over");
+});
+
 test("own states: offered with low LinkIds, sent again when they are up, taken down", () => {
   const t = new Transcript().connect();
   const layout = new Layout([typeNamed("uint8")]);
