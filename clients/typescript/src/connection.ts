@@ -338,7 +338,7 @@ export class Connection {
     if (p[0] === Command.reliableMessage) {
       this.out.message(p.subarray(3), true);
     } else if (p[0] === Command.linkState) {
-      this.#links.receiveOffer(p);
+      this.#links.receiveOffer(p, this.#now);
     } else {
       const whole = this.#recv.join(p);
       if (whole) {

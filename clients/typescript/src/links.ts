@@ -17,6 +17,13 @@ const ownIDs = 0x1000;
  */
 const repeatSteps = [0, 60, 180, 500, 1500];
 
+/**
+ * LinkUp is sent again until the edge sends values, as all edges do within 1.5 s. It costs a datagram each, so
+ * the links of an edge with many states share the budget, a few in each flush.
+ */
+const upSteps = [0, 250, 500, 1000, 2000];
+const upsPerFlush = 8;
+
 /** All values of own states are sent again after this time: the rest of what got lost. */
 const scrubInterval = 10_000;
 
@@ -32,7 +39,7 @@ export interface LinkEvents {
   unlinked(state: State): void;
 }
 
-/** A Repeat is a value that this client set, or a LinkDown, while it may not have arrived. */
+/** A Repeat is a value that this client set, a LinkUp or a LinkDown, while it may not have arrived. */
 interface Repeat {
   step: number;
   first: number; // when it was sent; Infinity before
@@ -60,6 +67,7 @@ export class LinkTable implements UpdateTarget {
 
   readonly #links = new Map<number, Link>();
   readonly #writing = new Set<Link>();
+  readonly #ups = new Map<number, Repeat>(); // by LinkId: states of the edge that it may not know to be linked
   readonly #downs = new Map<number, Repeat>(); // by LinkId: own states that were taken down
   readonly #updates: UpdateWriter;
   #nextID = 0;
@@ -77,7 +85,7 @@ export class LinkTable implements UpdateTarget {
   }
 
   /** receiveOffer answers a LinkState, which was acknowledged, with LinkUp or LinkDown. */
-  receiveOffer(p: Uint8Array): void {
+  receiveOffer(p: Uint8Array, now: number): void {
     const m = parseLinkState(p);
     if (!m) return;
     const known = this.#links.get(m.link);
@@ -97,6 +105,8 @@ export class LinkTable implements UpdateTarget {
     this.#links.set(m.link, link);
     this.#bind(link);
     this.events.answer(linkUp(m.link));
+    this.#ups.set(m.link, { step: 1, first: now, due: now + upSteps[1]!, previous: undefined });
+    this.#writeAt = Math.min(this.#writeAt, now + upSteps[1]!);
     this.events.linked(state);
   }
 
@@ -150,6 +160,7 @@ export class LinkTable implements UpdateTarget {
   #remove(link: Link, tell: boolean): void {
     link.up = false;
     this.#links.delete(link.id);
+    this.#ups.delete(link.id);
     this.#writing.delete(link);
     link.state.written = undefined;
     if (tell) this.events.unlinked(link.state);
@@ -182,6 +193,7 @@ export class LinkTable implements UpdateTarget {
 
   types(id: number): readonly ValueType[] | undefined {
     this.#link = this.#links.get(id);
+    this.#ups.delete(id);
     return this.#link?.up ? this.#link.state.layout.types : undefined;
   }
 
@@ -221,24 +233,40 @@ export class LinkTable implements UpdateTarget {
     this.#writeAt = Infinity;
     for (const link of this.#writing) {
       for (const [index, write] of link.writes) {
-        if (this.#step(write, now)) this.#updates.add(link.id, index, link.state.encoded(index));
+        if (this.#step(write, now, repeatSteps)) this.#updates.add(link.id, index, link.state.encoded(index));
         if (Number.isNaN(write.due)) link.writes.delete(index);
       }
       if (link.writes.size === 0) this.#writing.delete(link);
     }
     this.#updates.flush();
     for (const [id, down] of this.#downs) {
-      if (this.#step(down, now)) this.events.send(linkDown(id));
+      if (this.#step(down, now, repeatSteps)) this.events.send(linkDown(id));
       if (Number.isNaN(down.due)) this.#downs.delete(id);
+    }
+    this.#flushUps(now);
+  }
+
+  #flushUps(now: number): void {
+    let sent = 0;
+    for (const [id, up] of this.#ups) {
+      if (sent === upsPerFlush) {
+        this.#writeAt = -Infinity;
+        return;
+      }
+      if (this.#step(up, now, upSteps)) {
+        this.events.send(linkUp(id));
+        sent++;
+      }
+      if (Number.isNaN(up.due)) this.#ups.delete(id);
     }
   }
 
   /** step reports whether to send something, and notes when that is due again: NaN is never. */
-  #step(r: Repeat, now: number): boolean {
+  #step(r: Repeat, now: number, steps: readonly number[]): boolean {
     const send = now >= r.due;
     if (send) {
       if (r.first === Infinity) r.first = now;
-      r.due = r.first + (repeatSteps[++r.step] ?? NaN);
+      r.due = r.first + (steps[++r.step] ?? NaN);
     }
     if (r.due < this.#writeAt) this.#writeAt = r.due;
     return send;
