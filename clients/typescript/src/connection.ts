@@ -13,6 +13,13 @@ const connectTimeout = 5_000;
 const silenceMax = 5_000;
 const unansweredMax = 15_000;
 
+/**
+ * An edge repeats its commands seldom, and singly, to a client that it has not heard for half a second. So while
+ * commands of the edge get lost, and for a while after, the client sends a probe now and then.
+ */
+const troubleLasts = 2_000;
+const troubleProbes = 250;
+
 /** An owner that is so late stood still. */
 const stallMin = 2_000;
 
@@ -87,6 +94,8 @@ export class Connection {
   #requests = 0;
   #requested = -Infinity; // the first request
   #sure = 0; // the latest acknowledgement
+  #probed = -Infinity; // the latest probe
+  #troubled = -Infinity; // when a command of the edge came early or again
   readonly #loggingIn: boolean; // with the first command
 
   readonly #recv = new RecvWindow();
@@ -197,7 +206,10 @@ export class Connection {
       this.end("timeout");
       return;
     }
-    if (now >= this.#askAt()) this.#window.probe();
+    if (now >= this.#askAt()) {
+      this.#probed = now;
+      this.#window.probe();
+    }
     for (let p; this.#budget.allows(now) && (p = this.#window.next(now)); ) this.#emit(p);
     if (this.#budget.allows(now)) this.#links.flush(now);
     this.#sendLane();
@@ -328,6 +340,7 @@ export class Connection {
       return;
     }
     this.#answer(reliableAck(number));
+    if (arrival !== "due") this.#troubled = this.#now;
     if (arrival === "repeat") this.stats.repeated++;
     else if (arrival === "early") this.#recv.hold(number, p);
     else for (let next: Uint8Array | undefined = p; next && this.#phase === "established"; next = this.#recv.advance()) this.#deliver(next);
@@ -352,7 +365,10 @@ export class Connection {
 
   /** askAt returns when to ask whether the edge is there. What is in flight asks already. */
   #askAt(): number {
-    return this.#window.idle ? Math.min(this.#window.heard + silenceMax, this.#sure + unansweredMax) : Infinity;
+    if (!this.#window.idle) return Infinity;
+    const probe = Math.max(this.#troubled, this.#probed + troubleProbes);
+    const trouble = probe < this.#troubled + troubleLasts ? probe : Infinity;
+    return Math.min(trouble, this.#window.heard + silenceMax, this.#sure + unansweredMax);
   }
 
   #sendLane(): void {

@@ -36,9 +36,11 @@ interface Outgoing {
 export class RoundTrip {
   mean = 0;
   deviation = 0;
+  least = 0; // before the first sample
 
   sample(took: number): void {
     const d = Math.max(1, took);
+    this.least = this.least === 0 ? d : Math.min(this.least, d);
     if (this.mean === 0) {
       this.mean = d;
       this.deviation = d / 2;
@@ -172,7 +174,9 @@ export class SendWindow {
    * that waited for another says nothing about the round trip.
    */
   #time(o: Outgoing, oldest: boolean, now: number): void {
-    const needless = o.sends === 2 && 2 * (now - o.last) < this.trip.mean; // it is that of the first copy
+    // An acknowledgement that comes so soon is that of the first copy. (By the mean it would not be sure: where
+    // the pause is longer than the round trip, wrong samples would make the mean grow, and with it the pause.)
+    const needless = o.sends === 2 && 2 * (now - o.last) < this.trip.least;
     if (needless || (o.sends === 1 && oldest && o.first >= this.#heldUntil)) this.trip.sample(now - o.first);
     if (o.sends > 1) this.#heldUntil = now;
     if (o.sends === 1) this.#learn(false);

@@ -95,7 +95,8 @@ test("a close before anything was acknowledged refuses the login", () => {
 
 test("reliable commands are acknowledged at once, delivered once and in order", () => {
   const t = new Transcript().connect();
-  t.at(10, "04 0100 62").want("a later one waits; it is acknowledged, because the edge sent it", "> 06010000");
+  t.at(10, "04 0100 62").want("a later one waits; it is acknowledged, because the edge sent it. A probe keeps the client heard", "> 06010000", "> 0a000000");
+  t.at(15, "06 0000 00");
   t.at(20, "04 0000 61").want("both", "> 06000000", "message a", "message b");
   t.at(30, "04 0000 61", "04 0100 62").want("repeats are acknowledged again, not delivered", "> 06000000", "> 06010000");
   t.at(40, "04 1200 63").want("16 ahead is too far");
@@ -206,6 +207,28 @@ test("a silent edge is asked after 5 s, and one that acknowledges nothing after 
   t.at(20_049).want("not yet").at(20_050).want("15 s after the acknowledgement", "> 0a010000");
 });
 
+test("while commands of the edge get lost, the client keeps itself heard", () => {
+  const t = new Transcript().connect();
+  t.at(10, "04 0000 61").at(100, "04 0000 61").want("the acknowledgement got lost", "> 06000000", "message a", "> 06000000", "> 0a000000");
+  t.at(110, "06 0000 00").at(349).want("it is heard").at(350).want("250 ms after the last probe", "> 0a010000");
+  t.at(360, "06 0100 00").at(2000, "06 0200 00").at(2010, "06 0300 00");
+  const { sent } = t.connection.stats;
+  t.at(6900);
+  assert.equal(t.connection.stats.sent, sent, "two seconds later it is over");
+});
+
+test("the LinkUps of many states share the budget", () => {
+  const t = new Transcript().connect();
+  const offers = Array.from({ length: 300 }, (_, i) => `05 ${hex(Uint8Array.of(i, i >> 8))} ${hex(Uint8Array.of(i, 0x80 | (i >> 8)))} 01 0100 61 0100 01 00`);
+  t.at(10, ...offers);
+  const before = t.connection.stats.sent;
+  t.at(262);
+  assert.equal(t.connection.stats.sent - before, 8, "a few in each flush");
+  t.at(1262);
+  const { sent } = t.connection.stats;
+  assert.ok(sent - before > 150 && sent - before < 350, `${sent - before} in a second, of which one second's worth was saved`);
+});
+
 const offer = "05 0000 0080 01 0500 746f776572 0200 03 0700 0b 0100 61"; // tower, read-only: uint16 7, string "a"
 
 test("links: offer, update, down", () => {
@@ -283,7 +306,8 @@ test("own states: a refusal, the end, a LinkId of the edge that is in the way", 
   t.connection.withdraw(states[1]!);
   t.at(45).want("down, like values 30 ms after the last ones", "unlinked c").at(50).want("down", "> 080200");
   t.at(120, "06 0000 00", "06 0100 00").want("and again", "> 080200");
-  t.at(4500).want("at 180, 500 and 1500 ms", "> 080200", "> 080200", "> 080200");
+  t.at(240).want("at 180 ms", "> 080200").at(300, "09 01 0000 01 0000 00").want("LinkUp goes again after 250 ms, until the edge sends values", "> 070000");
+  t.at(4500).want("at 500 and 1500 ms", "> 080200", "> 080200");
   t.at(4600, "07 0200").want("an edge that repeats LinkUp has heard none of them", "> 080200");
 
 });

@@ -151,6 +151,18 @@ test("30 % loss each way: a message takes less than half a second, most of them 
   assert.ok(at(0.99) <= 700, `99 % within ${at(0.99)} ms`);
 });
 
+test("loss does not make the round trip look longer", () => {
+  for (const seed of seeds(20)) {
+    const w = new World({ loss: 0.3, delay: 1, jitter: 12 }, seed); // the pauses are longer than the round trip
+    w.connect();
+    for (let i = 0; i < 100 && !w.closed; i++) {
+      w.client.send(Uint8Array.of(i));
+      w.run(5000, () => w.client.idle);
+    }
+    assert.ok(w.client.roundTrip < 30, `SEED=${seed}: ${w.client.roundTrip} ms`);
+  }
+});
+
 test("numbers wrap, with loss", () => {
   const w = new World({ loss: 0.05, delay: 1 }, 3);
   w.connect();
