@@ -3,7 +3,10 @@ import { LinkTable } from "./links.js";
 import { isReliable, RecvWindow } from "./recvwindow.js";
 import { SendWindow, wholeMax } from "./sendwindow.js";
 import type { Description, State } from "./state.js";
-import { Accepted, AckSuccess, Command, connectionClose, connectionRequest, message, NoCommonProtocol, parseConnectionAck, parseLinkState, reliableAck, reliableMessage, u16 } from "./wire.js";
+import {
+  Accepted, AckSuccess, Command, connectionClose, connectionRequest, message, NoCommonProtocol, parseConnectionAck, parseLinkState,
+  reliableAck, reliableMessage, u16,
+} from "./wire.js";
 
 /** Times in ms. A request is repeated sooner than libraries do, because its answer may get lost twice. */
 const requestSteps = [0, 500, 1000, 1500, 2000, 3000, 4000];
@@ -89,7 +92,6 @@ export class Connection {
 
   #phase: Phase = "connecting";
   #now = 0;
-  readonly #datagramMax: number;
 
   #requests = 0;
   #requested = -Infinity; // the first request
@@ -106,8 +108,8 @@ export class Connection {
   #laneBytes = 0;
 
   constructor(config: ConnectionConfig, private readonly out: Output) {
-    this.#datagramMax = config.datagramMax ?? 1_200;
-    this.#window = new SendWindow(this.#datagramMax);
+    const datagramMax = config.datagramMax ?? 1_200;
+    this.#window = new SendWindow(datagramMax);
     const events = {
       send: (datagram: Uint8Array) => this.#emit(datagram),
       answer: (datagram: Uint8Array) => this.#answer(datagram),
@@ -116,7 +118,7 @@ export class Connection {
       changed: (state: State, index: number) => out.changed(state, index),
       unlinked: (state: State) => out.unlinked(state),
     };
-    this.#links = new LinkTable(events, this.#datagramMax, config.updateInterval ?? 30);
+    this.#links = new LinkTable(events, datagramMax, config.updateInterval ?? 30);
     if (config.describe) this.#links.describe = config.describe;
     const { login } = config;
     this.#loggingIn = login !== undefined;

@@ -56,7 +56,7 @@ function putU16(p: Uint8Array, at: number, v: number): void {
   p[at + 1] = v >> 8;
 }
 
-/** withHead returns a datagram of a command, its u16 fields and bytes, and `data`. */
+/** command returns a datagram: the command byte, a u16 field, single bytes, and `data`. */
 function command(code: number, field: number, bytes: readonly number[], data?: Uint8Array): Uint8Array {
   const p = new Uint8Array(3 + bytes.length + (data?.length ?? 0));
   p[0] = code;
