@@ -44,6 +44,10 @@ test: ## Run all tests with the race detector, and few rounds of the simulations
 	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./internal/systest ./... # the longest begins first
 	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
+.PHONY: clients-test
+clients-test: ## Test the TypeScript client: its codec, a simulated network, a real edge; needs Node 20 or newer and npm
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
@@ -191,4 +195,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp
+	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules

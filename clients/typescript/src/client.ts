@@ -1,0 +1,369 @@
+import { Connection, type CloseReason } from "./connection.js";
+import { Emitter, report } from "./emitter.js";
+import { ownMax } from "./links.js";
+import { describe, Layout, State, type Description } from "./state.js";
+import type { Dial, Transport } from "./transport.js";
+import { encodeValue, typeNamed, type Settable, type TypeName } from "./value.js";
+import { copy } from "./wire.js";
+
+export type TransportName = "webtransport" | "websocket" | "udp";
+
+/** What a client shows to log in: a token, or the whole login message of a game's own service. */
+export type Token = string | Uint8Array;
+
+export interface Options {
+  /**
+   * Sent as the first reliable message. A function is asked for each new session, because edges take a
+   * token once.
+   */
+  token?: Token | (() => Token | Promise<Token>) | undefined;
+  /** Default "auto": WebTransport where there is one, and WebSocket where that does not get through. */
+  transport?: "auto" | TransportName | undefined;
+  /** Whether to connect again after the connection ended. Default true. */
+  reconnect?: boolean | undefined;
+  /** The shortest time between two sendings of values that this client sets, in ms. Default 30. */
+  updateInterval?: number | undefined;
+  /** Reads the link messages of states. The default takes the text for the key. */
+  describe?: ((message: Uint8Array) => Description) | undefined;
+  /** For WebTransport, such as serverCertificateHashes. */
+  webTransport?: WebTransportOptions | undefined;
+  /** Instead of the global WebSocket. */
+  WebSocket?: typeof WebSocket | undefined;
+  /** The clock and the timers, for tests. */
+  clock?: Clock | undefined;
+}
+
+/** A Clock tells the time in ms, and calls back. `after` returns what cancels the call. */
+export interface Clock {
+  now(): number;
+  after(ms: number, call: () => void): () => void;
+}
+
+const systemClock: Clock = {
+  now: () => performance.now(),
+  after: (ms, call) => {
+    const timer = setTimeout(call, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** A Closing tells why a connection ended, or could not be made. */
+export interface Closing {
+  readonly reason: CloseReason;
+  /** What the transport said. */
+  readonly detail?: string | undefined;
+  /** In how many ms the client connects again; undefined if it does not. */
+  readonly retryIn?: number | undefined;
+}
+
+export interface Events {
+  /** The edge accepted the connection. */
+  open: () => void;
+  /** The edge offers a state, or took one of this client. */
+  link: (state: State) => void;
+  /** A value of a state has changed. */
+  change: (state: State, index: number) => void;
+  /** A state is gone, or the edge refused one of this client. Its values stay as they were. */
+  unlink: (state: State) => void;
+  /** A message, which belongs to the handler. */
+  message: (data: Uint8Array, reliable: boolean) => void;
+  close: (closing: Closing) => void;
+}
+
+/** A ValueSpec makes a value of an own state. */
+export interface ValueSpec {
+  readonly type: TypeName;
+  readonly value: Settable;
+  readonly name?: string;
+}
+
+const dialTimeout = 4_000;
+
+/** A connection that lasted for so long was a good one: the pauses begin anew. */
+const steadyAfter = 10_000;
+
+/**
+ * backoff returns the pause in ms before attempt n, which counts from 0: a quarter of a second, twice as
+ * long each time, up to 15 s. Half of it is random, so that the clients of an edge that ended do not come
+ * all at once.
+ */
+export function backoff(n: number, random: number): number {
+  const longest = Math.min(15_000, 250 * 2 ** Math.min(n, 10));
+  return longest * (0.5 + random / 2);
+}
+
+/** Tokens of dnprelay are wrapped: "DNPA", version 1, u16 size. */
+export function loginMessage(token: Token): Uint8Array {
+  if (typeof token !== "string") return token;
+  const bytes = new TextEncoder().encode(token);
+  const p = new Uint8Array(7 + bytes.length);
+  p.set([0x44, 0x4e, 0x50, 0x41, 1, bytes.length, bytes.length >> 8]);
+  p.set(bytes, 7);
+  return p;
+}
+
+/** A Client keeps a connection to an edge: it dials, drives the protocol, and connects again. */
+export class Client extends Emitter<Events> {
+  /** The states that have a link, by key. */
+  readonly states: ReadonlyMap<string, State>;
+
+  readonly #states = new Map<string, State>();
+  readonly #own = new Set<State>();
+  readonly #clock: Clock;
+  #dials: Dial[];
+  #connection: Connection | undefined;
+  #transport: Transport | undefined;
+  #resume: string | undefined;
+  #attempts = 0;
+  #openedAt = Infinity;
+  #dialing = false;
+  #closed = false;
+  #woken = false;
+  #cancelTimer = () => {};
+  #timerAt = Infinity;
+  #cancelRetry = () => {};
+  #detail: string | undefined;
+
+  /** Use `connect`. @internal */
+  constructor(readonly url: URL, dials: readonly Dial[], private readonly options: Options) {
+    super();
+    this.states = this.#states;
+    this.#clock = options.clock ?? systemClock;
+    this.#dials = [...dials];
+    queueMicrotask(() => void this.#dial()); // after the application has added its handlers
+  }
+
+  /** Whether messages can be sent. */
+  get open(): boolean {
+    return this.#connection?.phase === "established";
+  }
+
+  /** The mean time from a reliable message to its acknowledgement, in ms; 0 if it is not known. */
+  get roundTrip(): number {
+    return this.#connection?.roundTrip ?? 0;
+  }
+
+  /** send sends a reliable message. It throws if there is no connection or too much waits. */
+  send(data: Uint8Array | string): void {
+    if (!this.open) throw new Error("send: there is no connection");
+    this.#connection!.send(bytesOf(data));
+    this.#wake();
+  }
+
+  /** sendUnreliable sends a message once. It reports false if it drops the message. */
+  sendUnreliable(data: Uint8Array | string): boolean {
+    const sent = this.#connection?.sendUnreliable(bytesOf(data)) ?? false;
+    this.#wake();
+    return sent;
+  }
+
+  /** offer makes a state of this client, which it offers to the edge now and after each reconnection. */
+  offer(message: Uint8Array | string, values: readonly ValueSpec[]): State {
+    if (this.#own.size >= ownMax) throw new Error(`offer: the client has ${ownMax} states already`);
+    const types = values.map((v) => typeNamed(v.type));
+    const bytes = bytesOf(message);
+    if (bytes.length === 0 || values.length === 0) throw new RangeError("offer: the link message or the state is empty");
+    const layout = new Layout(types, values.map((v, i) => v.name ?? String(i)));
+    const encoded = values.map((v, i) => encodeValue(types[i]!, v.value));
+    const state = new State({ key: this.#describe(bytes).key, message: bytes, layout, values: encoded, own: true, writable: true });
+    this.#own.add(state);
+    if (this.open) this.#connection!.offer(state);
+    this.#wake();
+    return state;
+  }
+
+  /** withdraw ends a state of this client. */
+  withdraw(state: State): void {
+    if (this.#own.delete(state)) this.#connection?.withdraw(state);
+    this.#wake();
+  }
+
+  /** close ends the connection for good. */
+  close(): void {
+    this.#closed = true;
+    this.#cancelRetry();
+    this.#cancelTimer();
+    this.#connection?.close();
+    this.#transport?.close();
+  }
+
+  async #dial(): Promise<void> {
+    if (this.#closed || this.#dialing) return;
+    this.#dialing = true;
+    try {
+      const transport = await this.#dialAny();
+      const resumed = transport.session?.resumed === true;
+      const login = resumed ? undefined : await this.#login(transport);
+      if (this.#closed || (resumed && !this.open)) {
+        transport.close();
+        throw new Error("the session has ended meanwhile");
+      }
+      this.#attach(transport, resumed, login);
+      this.#dialing = false;
+    } catch (error) {
+      this.#dialing = false;
+      if (this.#closed) return;
+      if (this.open) this.#retry(); // a session waits for a transport, until it gives up
+      else this.#failed("lost", String(error instanceof Error ? error.message : error));
+    }
+  }
+
+  /** login returns the login message, or closes the transport that it would be for. */
+  async #login(transport: Transport): Promise<Uint8Array | undefined> {
+    const { token } = this.options;
+    try {
+      const value = await (typeof token === "function" ? token() : token);
+      return value === undefined ? undefined : loginMessage(value);
+    } catch (error) {
+      transport.close();
+      throw error;
+    }
+  }
+
+  /** dialAny tries one transport after the other, and begins with that one the next time. */
+  async #dialAny(): Promise<Transport> {
+    let failure: unknown;
+    for (const dial of this.#dials) {
+      const abort = new AbortController();
+      const cancel = this.#clock.after(dialTimeout, () => abort.abort());
+      try {
+        const { webTransport, WebSocket } = this.options;
+        const transport = await dial(this.url, { signal: abort.signal, resume: this.#resume, webTransport, WebSocket });
+        this.#dials = [dial, ...this.#dials.filter((other) => other !== dial)];
+        return transport;
+      } catch (error) {
+        failure = error;
+      } finally {
+        cancel();
+      }
+    }
+    throw failure;
+  }
+
+  #attach(transport: Transport, resumed: boolean, login: Uint8Array | undefined): void {
+    this.#transport = transport;
+    this.#resume = transport.session?.token;
+    if (resumed) this.#connection!.resume(this.#clock.now());
+    else this.#begin(login);
+    transport.onDatagram = (datagram) => {
+      if (this.#transport !== transport) return; // it is closing
+      this.#connection!.receive(this.#clock.now(), datagram);
+      this.#drive();
+    };
+    transport.onClose = (detail) => {
+      if (this.#transport === transport) this.#lost(detail);
+    };
+    this.#drive();
+  }
+
+  /** describe reads a link message, as text if the application cannot. */
+  readonly #describe = (message: Uint8Array): Description => {
+    try {
+      return (this.options.describe ?? describe)(message);
+    } catch (error) {
+      report(error);
+      return describe(message);
+    }
+  };
+
+  /** begin begins a new session, and ends one that waits for a transport. */
+  #begin(login: Uint8Array | undefined): void {
+    this.#connection?.end("lost");
+    const { updateInterval } = this.options;
+    const datagramMax = Math.min(1_200, this.#transport!.maxDatagramSize);
+    const connection: Connection = new Connection({ login, datagramMax, updateInterval, describe: this.#describe }, {
+      send: (datagram) => this.#transport?.send(datagram),
+      ready: () => this.#wake(),
+      connected: () => {
+        this.#openedAt = this.#clock.now();
+        for (const state of this.#own) connection.offer(state);
+        this.emit("open");
+      },
+      closed: (reason) => this.#ended(reason),
+      message: (data, reliable) => this.emit("message", copy(data), reliable),
+      linked: (state) => {
+        this.#states.set(state.key, state);
+        this.emit("link", state);
+      },
+      changed: (state, index) => this.emit("change", state, index),
+      unlinked: (state) => {
+        if (this.#states.get(state.key) === state) this.#states.delete(state.key);
+        this.emit("unlink", state);
+      },
+    });
+    this.#connection = connection;
+  }
+
+  /** lost notes that the transport ended. Where the edge can continue the session, the connection waits. */
+  #lost(detail: string): void {
+    this.#transport = undefined;
+    this.#detail = detail;
+    if (this.#resume !== undefined && this.open) this.#retry();
+    else this.#connection?.end("lost");
+  }
+
+  /** ended notes that the connection ended. */
+  #ended(reason: CloseReason): void {
+    if (reason !== "lost") {
+      this.#transport?.close();
+      this.#transport = undefined;
+      this.#resume = undefined;
+    }
+    if (this.#clock.now() - this.#openedAt >= steadyAfter) this.#attempts = 0;
+    this.#openedAt = Infinity;
+    if (!this.#dialing) this.#failed(reason, this.#detail); // otherwise another session begins
+    else this.emit("close", { reason, detail: this.#detail, retryIn: 0 });
+    this.#detail = undefined;
+  }
+
+  #failed(reason: CloseReason, detail: string | undefined): void {
+    this.emit("close", { reason, detail, retryIn: this.#mayRetry(reason) ? this.#retry() : undefined });
+  }
+
+  #mayRetry(reason: CloseReason): boolean {
+    const refused = reason === "refused" && this.options.token !== undefined && typeof this.options.token !== "function";
+    return !this.#closed && this.options.reconnect !== false && reason !== "local" && reason !== "protocol" && !refused;
+  }
+
+  /** retry dials again after a pause, which it returns. */
+  #retry(): number {
+    const pause = backoff(this.#attempts++, Math.random());
+    this.#cancelRetry();
+    this.#cancelRetry = this.#clock.after(pause, () => void this.#dial());
+    return pause;
+  }
+
+  /** wake drives the connection soon, because the application gave it something to do. */
+  #wake(): void {
+    if (this.#woken) return;
+    this.#woken = true;
+    queueMicrotask(this.#onWake);
+  }
+
+  readonly #onWake = (): void => {
+    this.#woken = false;
+    this.#drive();
+  };
+
+  readonly #onTimer = (): void => {
+    this.#timerAt = Infinity;
+    this.#drive();
+  };
+
+  /** drive does what is due, and sets the timer. A timer that fires too early does no harm. */
+  #drive(): void {
+    const connection = this.#connection;
+    if (!connection || this.#closed) return;
+    const now = this.#clock.now();
+    connection.advance(now);
+    const at = Math.max(now, connection.nextTimeout());
+    if (at >= this.#timerAt) return;
+    this.#cancelTimer();
+    this.#timerAt = at;
+    this.#cancelTimer = this.#clock.after(Math.ceil(at - now), this.#onTimer);
+  }
+}
+
+const encoder = new TextEncoder();
+
+const bytesOf = (data: Uint8Array | string): Uint8Array => (typeof data === "string" ? encoder.encode(data) : data);

@@ -1,0 +1,205 @@
+/** The client against a real edge: `relay dev` in a process of its own, over UDP on loopback. */
+import assert from "node:assert/strict";
+import { execFile, execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect as connectTCP, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { connect, connectWith, type Client, type Closing, type Dial, type Events, type Options, type State, type Transport } from "../src/node.js";
+import { dialUDP } from "../src/udp.js";
+import { random } from "./bytes.js";
+
+const root = fileURLToPath(new URL("../../../../", import.meta.url));
+const patience = 120_000; // no result depends on the speed of the machine
+
+const skip = spawnSync("go", ["version"]).status === 0 ? false : "go is missing, which builds the relay";
+const options = { skip, timeout: patience };
+
+/** A Deployment is a process with NATS, a relay and an edge. */
+class Deployment {
+  private constructor(readonly nats: string, readonly url: string, private readonly process: ChildProcess) {}
+
+  static async start(...flags: string[]): Promise<Deployment> {
+    const nats = `127.0.0.1:${await freePort("tcp")}`;
+    const url = `udp://127.0.0.1:${await freePort("udp")}`;
+    const args = ["dev", "--nats-listen", nats, "--listen", url, "--http", "", "--workers", "1", ...flags];
+    return new Deployment(nats, url, spawn("bin/relay", args, { cwd: root, stdio: "ignore" }));
+  }
+
+  async stop(): Promise<void> {
+    if (this.process.exitCode !== null) return;
+    this.process.kill("SIGTERM");
+    await once(this.process, "exit");
+  }
+
+  /** dnpctl runs the tool for people, and returns what it prints. */
+  async dnpctl(...args: string[]): Promise<string> {
+    const env = { ...process.env, DNP_NATS_URL: `nats://${this.nats}` };
+    return (await promisify(execFile)("bin/dnpctl", args, { cwd: root, env })).stdout;
+  }
+
+  /** subscribe returns a connection to NATS that hears a subject. */
+  async subscribe(subject: string): Promise<{ socket: Socket; heard: () => string }> {
+    const [host, port] = this.nats.split(":");
+    const socket = connectTCP(Number(port), host);
+    let text = "";
+    socket.on("data", (data) => (text += data.toString("latin1")));
+    socket.write(`CONNECT {"verbose":false,"headers":true}\r\nSUB ${subject} 1\r\nPING\r\n`);
+    while (!text.includes("PONG")) await once(socket, "data");
+    return { socket, heard: () => text };
+  }
+}
+
+async function freePort(kind: "tcp" | "udp"): Promise<number> {
+  const server = kind === "tcp" ? createServer().listen(0, "127.0.0.1") : createSocket("udp4").bind(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  return port;
+}
+
+let dev: Deployment;
+const clients: Client[] = [];
+
+before(async () => {
+  if (skip) return;
+  execFileSync("go", ["build", "-trimpath", "-o", "bin/", "./cmd/relay", "./cmd/dnpctl"], { cwd: root, stdio: "inherit" });
+  dev = await Deployment.start();
+}, { timeout: 10 * patience });
+
+after(async () => {
+  for (const client of clients) client.close();
+  await dev?.stop();
+}, { timeout: patience });
+
+function play(url: string, options: Options = {}): Client {
+  const client = connect(url, options);
+  clients.push(client);
+  return client;
+}
+
+/** until resolves with the first argument of an event for which `want` is true. */
+function until<N extends keyof Events>(client: Client, name: N, want: (...args: Parameters<Events[N]>) => boolean): Promise<Parameters<Events[N]>[0]> {
+  return new Promise((resolve) => {
+    const off = client.on(name, ((...args: Parameters<Events[N]>) => {
+      if (!want(...args)) return;
+      off();
+      resolve(args[0]);
+    }) as Events[N]);
+  });
+}
+
+const linked = async (client: Client, key: string): Promise<State> =>
+  client.states.get(key) ?? ((await until(client, "link", (state) => state.key === key)) as State);
+
+test("the demo moves, and a write comes to another client", options, async () => {
+  const [a, b] = [play(dev.url), play(dev.url)];
+  const ball = await linked(a, "ball");
+  assert.deepEqual([ball.layout.types[0]!.name, ball.writable], ["vector3f32", false]);
+  const seen = new Set<string>();
+  await until(a, "change", (state) => state === ball && seen.add(String(state.get(0))).size >= 5);
+
+  const [lamp, other] = [await linked(a, "lamp"), await linked(b, "lamp")];
+  assert.equal(lamp.writable, true, "clients may write the lamp");
+  lamp.set(1, [0.25, 0.5, 1]);
+  await until(b, "change", (state) => state === other && String(state.get(1)) === "0.25,0.5,1");
+});
+
+test("messages go both ways, long ones too", options, async () => {
+  const client = play(dev.url);
+  const game = await dev.subscribe("dnp.v1.from.demo.>");
+  await linked(client, "ball");
+  const long = "long ".repeat(4000);
+  const both = Promise.all([
+    until(client, "message", (data, reliable) => reliable && data.length === long.length),
+    until(client, "message", (data, reliable) => !reliable && data.length === 5),
+  ]);
+  await dev.dnpctl("send", "demo", long);
+  await dev.dnpctl("send", "--unreliable", "demo", "hello");
+  await both;
+
+  client.send("to the game server");
+  client.send(long);
+  client.sendUnreliable("once");
+  const all = ["to the game server", long, "once"];
+  while (!all.every((text) => game.heard().includes(text))) await once(game.socket, "data");
+  game.socket.destroy();
+});
+
+/** A dial whose transport loses datagrams, with the same chance in both directions. */
+const lossy = (loss: number, chance: () => number): Dial => async (url, options) => {
+  const under = await dialUDP(url, options);
+  const transport: Transport = {
+    maxDatagramSize: under.maxDatagramSize,
+    send: (p) => void (chance() < loss || under.send(p)),
+    onDatagram: () => {},
+    onClose: () => {},
+    close: () => under.close(),
+  };
+  under.onDatagram = (p) => void (chance() < loss || transport.onDatagram(p));
+  return transport;
+};
+
+test("30 % loss each way: every message once and in order, and the newest values", options, async () => {
+  const client = connectWith({ udp: lossy(0.3, random(1)) }, dev.url);
+  clients.push(client);
+  const watcher = play(dev.url);
+  const [lamp, other] = [await linked(client, "lamp"), await linked(watcher, "lamp")];
+  const heard: string[] = [];
+  const wanted = Array.from({ length: 30 }, (_, i) => `to clients ${i}`);
+  client.on("message", (data) => void heard.push(new TextDecoder().decode(data)));
+  const game = await dev.subscribe("dnp.v1.from.demo.>");
+  const texts = Array.from({ length: 30 }, (_, i) => `from the client ${i}.`);
+  for (const text of texts) client.send(text);
+  for (const text of wanted) await dev.dnpctl("send", "demo", text);
+  while (!game.heard().includes(texts.at(-1)!)) await once(game.socket, "data");
+  while (heard.length < wanted.length) await until(client, "message", () => true);
+  assert.deepEqual(heard, wanted);
+  assert.deepEqual(game.heard().match(/from the client \d+\./g), texts);
+  game.socket.destroy();
+
+  lamp.set(0, 200);
+  await until(watcher, "change", (state) => state === other && other.get(0) === 200);
+  const before = String(lamp.get(1));
+  await dev.dnpctl("publish", "demo", "lamp", "colour=[0,0,1]");
+  while (String(lamp.get(1)) === before) await until(client, "change", () => true);
+});
+
+test("a state of the client is a state of the space, a removed state is gone", options, async () => {
+  const client = play(dev.url);
+  const me = client.offer("me", [{ type: "uint16", value: 7, name: "hp" }, { type: "string", value: "Ada" }]);
+  await until(client, "link", (state) => state === me);
+  me.set("hp", 99);
+  while (!/"me"[^]*99|99[^]*"me"/.test(await dev.dnpctl("get", "demo"))) await until(client, "change", () => true);
+
+  await dev.dnpctl("publish", "demo", "tower", "hp:float32=93.5", "big:uint64=18446744073709551615");
+  const tower = await linked(client, "tower");
+  assert.deepEqual([tower.get(0), tower.get(1)], [93.5, 18446744073709551615n]);
+  const gone = until(client, "unlink", (state) => state === tower);
+  await dev.dnpctl("publish", "demo", "tower", "--remove");
+  await gone;
+});
+
+test("a token lets the client in, a bad one does not", options, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "dnprelay-client-"));
+  let guarded: Deployment | undefined;
+  try {
+    const key = join(folder, "token");
+    execFileSync("bin/dnpctl", ["token", "keygen", "--out", key], { cwd: root });
+    guarded = await Deployment.start("--auth", "token", "--token-keys", `${key}.pub`);
+    const token = (await guarded.dnpctl("token", "issue", "demo", "ada", "--key", `${key}.key`)).trim();
+    const ada = play(guarded.url, { token });
+    await linked(ada, "ball");
+    const stranger = play(guarded.url, { token: `${token}x` });
+    const closing = (await until(stranger, "close", ({ reason }) => reason !== "lost" && reason !== "timeout")) as Closing;
+    assert.deepEqual([closing.reason, closing.retryIn], ["refused", undefined]);
+  } finally {
+    await guarded?.stop();
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,105 @@
+/**
+ * Deliberate faults of one line. Each has to find its line, which this checks in a moment. `npm run mutants`
+ * puts them into the compiled package, one at a time, and expects the other tests to notice each. MUTANTS
+ * chooses some, by a regular expression.
+ */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { transformSync } from "esbuild";
+
+const mutants: [file: string, line: string, fault: string][] = [
+  ["value.ts", "if (width === 2) view.setUint16(at, toHalf(f), true);", "if (width === 2) view.setUint16(at, toHalf(f) + 1, true);"],
+  ["value.ts", "rest > 0.5 || (rest === 0.5 && low % 2 === 1)", "rest >= 0.5"],
+  ["value.ts", "bytes = value.length > 0 ? value : new Uint8Array(1)", "bytes = value"],
+  ["wire.ts", "export const modulus = 65_535;", "export const modulus = 65_536;"],
+  ["wire.ts", "readOnly: p[5] === readOnlyFlag,", "readOnly: (p[5]! & readOnlyFlag) !== 0,"],
+  ["wire.ts", "if (size < 0) return undefined; // a count", "if (size < 0) break; // a count"],
+  ["wire.ts", "const countMax = 127;", "const countMax = 255;"],
+  ["wire.ts", "if (end < 0) return false;", "if (end < 0) continue;"],
+  ["sendwindow.ts", "const windowSize = 10;", "const windowSize = 11;"],
+  ["sendwindow.ts", "if (now < this.#resendAt(o, copies)) continue;", "if (now < o.last + resendMost) continue;"],
+  ["sendwindow.ts", "this.trip.longest * 2 **", "this.trip.longest * 1 **"],
+  ["sendwindow.ts", "if (!this.answered || now - this.heard >= resendMost) return 1;", ""],
+  ["sendwindow.ts", "2 * (now - o.last) < this.trip.least", "2 * (now - o.last) < this.trip.mean"],
+  ["sendwindow.ts", "o.first >= this.#heldUntil", "true"],
+  ["connection.ts", "if (!this.#window.idle) return Infinity;", ""],
+  ["sendwindow.ts", "if (now >= this.#givesUpAt(o)) return false;", ""],
+  ["sendwindow.ts", "this.#patientUntil = now;", ""],
+  ["sendwindow.ts", "this.#queue.push(copy(data));", "this.#queue.push(data);"],
+  ["recvwindow.ts", "const aheadMax = 16;", "const aheadMax = 17;"],
+  ["recvwindow.ts", "this.#held.set(unwrap(number, this.#next), copy(datagram));", "this.#held.set(unwrap(number, this.#next), datagram);"],
+  ["recvwindow.ts", "if (n < this.#next || this.#held.has(n)) return \"repeat\";", "if (n < this.#next) return \"outside\";"],
+  ["recvwindow.ts", "if (!this.#parts) return undefined;", "this.#parts ??= [];"],
+  ["links.ts", "const repeatSteps = [0, 60, 180, 500, 1500];", "const repeatSteps = [0];"],
+  ["links.ts", "if (m.types.length === 0 ||", "if ("],
+  ["links.ts", "if (!link && id < this.#nextID) this.#takeDown(id);", ""],
+  ["links.ts", "this.#rewrite(link, 0); // the edge", "// the edge"],
+  ["links.ts", "while (this.#links.has(this.#nextID)) this.#nextID++;", ""],
+  ["links.ts", "if (since < this.#trip.mean) return true;", ""],
+  ["links.ts", "if (since < this.#trip.longest &&", "if ("],
+  ["links.ts", "if (since === -Infinity) write.previous = copy(p, at, at + size);", ""],
+  ["links.ts", "    link.writes.delete(index);\n    return false;", "    return false;"],
+  ["links.ts", "if (!link.up || this.#crosses(link, index, p, at, size)) return;", "if (!link.up) return;"],
+  ["links.ts", "    this.#ups.delete(id);\n    return", "    return"],
+  ["links.ts", "this.#writeAt = Math.min(this.#writeAt, now + upSteps[1]!);", ""],
+  ["links.ts", "if (sent === upsPerFlush) {", "if (false) {"],
+  ["connection.ts", "if (arrival !== \"due\") this.#troubled = this.#now;", ""],
+  ["connection.ts", "this.#probed = now;", ""],
+  ["links.ts", "this.#flushAt = now + this.interval;", ""],
+  ["connection.ts", "this.#answer(reliableAck(number));", "if (arrival !== \"repeat\") this.#answer(reliableAck(number));"],
+  ["connection.ts", "if (login) this.#window.add((number) => reliableMessage(number, login));", "if (login) this.#window.send(login);"],
+  ["connection.ts", "if (now - this.#now > stallMin &&", "if (false &&"],
+  ["connection.ts", "this.#window.probe();", ""],
+  ["connection.ts", "if (this.#requests === 1) this.#window.trip.sample(this.#now - this.#requested);", ""],
+  ["connection.ts", "this.#loggingIn && !this.#window.answered ? \"refused\" : \"peer\"", "\"peer\""],
+  ["connection.ts", "(p[0] === Command.linkState && !parseLinkState(p))", "false"],
+  ["budget.ts", "return this.#bytes > 0 && this.#datagrams >= 1;", "return true;"],
+  ["state.ts", "if (this.equals(i, p, at, size)) return false;", ""],
+  ["state.ts", "if (this.#fresh[i] === 0) this.#decode(i);", "this.#decode(i);"],
+  ["state.ts", "(this.#decoded[i] ??= newComponents(type))", "(this.#decoded[i] = newComponents(type))"],
+  ["past.ts", "const turn = n === 4 ? this.#turn(from, to) : 1;", "const turn = 1;"],
+  ["past.ts", "if (since > track.newest) track.push(since, this.state, i);", ""],
+  ["past.ts", "this.#interval + jitters * this.#deviation", "this.#interval"],
+  ["past.ts", "if (gap === 0) return this.#began;", ""],
+  ["past.ts", "Math.max(now, this.#stamp + this.#interval / 2)", "now"],
+  ["client.ts", "if (this.#transport !== transport) return; // it is closing", ""],
+  ["client.ts", "for (const state of this.#own) connection.offer(state);", ""],
+  ["client.ts", "if (this.open) this.#retry(); // a session", "if (false) this.#retry(); // a session"],
+  ["client.ts", "if (this.#closed || (resumed && !this.open)) {", "if (this.#closed) {"],
+  ["client.ts", "&& !refused;", ";"],
+  ["emitter.ts", "report(error);", "throw error;"],
+  ["websocket.ts", "socket.bufferedAmount + datagram.length <= bufferMax", "true"],
+  ["webtransport.ts", "session.datagrams.incomingHighWaterMark = incomingMax;", ""],
+  ["webtransport.ts", "if (length > 0) this.take", "this.take"],
+];
+
+const source = (file: string): string => fileURLToPath(new URL(`../../src/${file}`, import.meta.url));
+const compiled = (file: string): string => fileURLToPath(new URL(`../src/${file.replace(/ts$/, "js")}`, import.meta.url));
+const chosen = process.env["MUTANTS"]; // a regular expression
+
+test("each deliberate fault finds its line", () => {
+  for (const [file, line] of mutants) {
+    assert.equal(readFileSync(source(file), "utf8").split(line).length - 1, 1, `${file}: ${line}`);
+  }
+});
+
+test("the tests notice each deliberate fault", { skip: chosen ? false : "npm run mutants does that" }, async (t) => {
+  const tests = ["client", "codec", "connection", "network", "state", "transport", "vectors"];
+  const args = ["--test", ...tests.map((name) => fileURLToPath(new URL(`${name}.test.js`, import.meta.url)))];
+  const env: NodeJS.ProcessEnv = { ...process.env };
+  delete env["NODE_TEST_CONTEXT"]; // this is a run of its own
+  for (const [file, line, fault] of mutants.filter((m) => new RegExp(chosen!).test(m.join(" ")))) {
+    const before = readFileSync(compiled(file));
+    try {
+      const mutant = readFileSync(source(file), "utf8").replace(line, () => fault);
+      writeFileSync(compiled(file), transformSync(mutant, { loader: "ts", target: "es2022" }).code);
+      const { status } = spawnSync(process.execPath, args, { env, timeout: 120_000 });
+      await t.test(`${file}: ${line} -> ${fault}`, () => assert.notEqual(status, 0, "no test notices it"));
+    } finally {
+      writeFileSync(compiled(file), before);
+    }
+  }
+});
