@@ -237,9 +237,9 @@ func Dir(t testing.TB) string {
 // inServer is the package of nats-server in the names of its functions.
 const inServer = "github.com/nats-io/nats-server/v2/server"
 
-// VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for two that a
+// VerifyNoLeaks runs all tests of a package and fails if goroutines are left, except for three that a
 // nats-server leaves if it is shut down while it makes a stream.
 func VerifyNoLeaks(m goleak.TestingM) {
 	serve() // if this is a process of Processes
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(inServer+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreAnyFunction(inServer+".(*msgBlock).flushLoop"), goleak.IgnoreAnyFunction(inServer+"/ats.Register.func1"))
 }
