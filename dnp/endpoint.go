@@ -229,7 +229,7 @@ func (e *Endpoint) Stats() *Stats { return &e.stats }
 func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c := &Conn{
 		e: e, state: connEstablished,
-		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, now), loss: newLossEstimate(), disorder: disorderMemory},
+		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, now), loss: newLossEstimate(), disorder: disorderMemory, headers: uint8(headersTo(addr))},
 		life: liveness{heard: now, sure: now, closeAt: never, restartAt: never},
 	}
 	c.timer.conn = c

@@ -19,6 +19,7 @@ type path struct {
 	// disorder is how many repeats of overtaken commands still wait for those that may be late, because the path was
 	// seen to change the order of datagrams.
 	disorder uint8
+	headers  uint8 // bytes of each datagram
 }
 
 // disorderMemory is how many repeats wait after the path changed the order of datagrams, as in RACK (RFC 8985).
@@ -32,7 +33,7 @@ func (p *path) emit(b []byte, out Sender) {
 }
 
 // size returns the bytes that a datagram takes on the path, with its headers.
-func (p *path) size(bytes int) int { return bytes + headersTo(p.addr) }
+func (p *path) size(bytes int) int { return bytes + int(p.headers) }
 
 // acknowledge tells the peer that its command n arrived.
 func (p *path) acknowledge(n uint64, out Sender) {

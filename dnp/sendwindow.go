@@ -99,13 +99,12 @@ func (w *sendWindow) room(p wire.Profile) bool {
 	if w.limit > 0 {
 		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
-	size := sendWindowSize
-	switch {
-	case w.nearWrap(p):
-	case w.stuck():
+	size := sendWindowSize + w.lead()
+	if w.stuck() {
 		size = sendWindowPast
-	default:
-		size += w.lead()
+	}
+	if size > sendWindowSize && w.nearWrap(p) {
+		size = sendWindowSize
 	}
 	return len(w.flight) < size && w.flightBytes() < flightBytesMax
 }
@@ -424,7 +423,9 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 
 // beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the
 // oldest one. Then repeats are useless.
-func (w *sendWindow) beyond(i int) bool { return i >= sendWindowSize+w.lead() && w.limit == 0 }
+func (w *sendWindow) beyond(i int) bool {
+	return i >= sendWindowSize && w.limit == 0 && i >= sendWindowSize+w.lead()
+}
 
 // overtaken notes that a command was acknowledged that was sent once. It overtook those whose last
 // sending was not later, or they got lost.
