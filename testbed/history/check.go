@@ -139,10 +139,11 @@ type direction struct {
 	promised map[uint64]promise // of open, by acknowledgements or answers
 }
 
-// A promise is an acknowledgement or an answer: in which phase, and when.
+// A promise is an acknowledgement or an answer: in which phase, when, and with what words.
 type promise struct {
 	phase int
 	at    int64 // µs
+	note  string
 }
 
 // A party is one client of a history, from its connection to its end.
@@ -151,6 +152,14 @@ type party struct {
 	up, down direction
 	ended    bool  // closed or left: messages under way may be lost
 	left     int64 // when it ended because the run told it to; 0 if it did not
+}
+
+// words says what was promised, and how long after the message was sent.
+func (p promise) words(sent int64) string {
+	if p.at == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (promised after %s: %s)", ms(micros(p.at-sent)), cmp.Or(p.note, "acknowledged"))
 }
 
 // player returns the place in the game: parties of one player are NAME.0, NAME.1 and so on.
@@ -399,7 +408,7 @@ func (c *checker) windowOf(begin, end int64) *window {
 // promise notes a promise, until the message arrives.
 func (c *checker) promise(r Record, d *direction) {
 	if _, open := d.open[r.N]; open {
-		d.promised[r.N] = promise{c.phase, r.At}
+		d.promised[r.N] = promise{c.phase, r.At, r.Note}
 		return
 	}
 	kept, _, _ := c.current().Messages.of(d.up)
@@ -502,7 +511,7 @@ func (c *checker) lost(p *party, d *direction, to string) {
 			c.v.UnderWay++
 		default:
 			c.v.Lost++
-			c.violation(d.open[n], "message %d of %s never reaches %s", n, p.name, to)
+			c.violation(d.open[n], "message %d of %s never reaches %s%s; the last that does is %d", n, p.name, to, d.promised[n].words(d.open[n]), d.arrived)
 		}
 	}
 }

@@ -184,9 +184,10 @@ func TestCheckUnsure(t *testing.T) {
 	if v := check(t, append(came, Record{At: 9, Kind: Got, Who: "c", N: 1})); v.Doubled != 1 {
 		t.Errorf("it arrived twice: %+v", v)
 	}
-	list[3].N = 1
-	if v := check(t, list[:4]); v.Lost != 1 {
-		t.Errorf("with an answer, and it did not arrive: %+v", v)
+	list[3].N, list[3].Note, list[3].At = 1, "number 7", 2_500_001
+	v := check(t, append(list[:4], Record{At: 3e6, Kind: Ended}))
+	if want := "0.000 s: message 1 of c never reaches the client (promised after 2500.0 ms: number 7); the last that does is 0"; v.Lost != 1 || !slices.Contains(v.Violations, want) {
+		t.Errorf("with an answer, and it did not arrive: %+v, want %q", v, want)
 	}
 }
 

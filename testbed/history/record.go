@@ -21,7 +21,7 @@ const (
 	Acked    Kind = "acked"    // an edge acknowledged message N of client Who
 	Heard    Kind = "heard"    // the game server consumed message N of Who
 	Told     Kind = "told"     // the game server began to send message N to Who
-	Answered Kind = "answered" // an edge promised to deliver message N to Who
+	Answered Kind = "answered" // an edge promised to deliver message N to Who; Note: its number, 0 for a duplicate
 	Got      Kind = "got"      // client Who received message N
 	Closed   Kind = "closed"   // client Who lost its connection; Note: why
 	Left     Kind = "left"     // client Who closed its connection because the run told it to

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -163,11 +164,11 @@ func (g *Game) tell(ctx context.Context, client, party string) {
 		g.busy.Add(1)
 		g.cfg.Note(history.Record{Kind: history.Told, Who: party, N: n})
 		patience, cancel := context.WithTimeout(ctx, answerMost)
-		_, err := g.space.SendOnce(patience, client, n, strconv.AppendUint(nil, n, 10))
+		number, err := g.space.SendOnce(patience, client, n, strconv.AppendUint(nil, n, 10))
 		cancel()
 		g.busy.Add(-1)
 		if err == nil {
-			g.cfg.Note(history.Record{Kind: history.Answered, Who: party, N: n})
+			g.cfg.Note(history.Record{Kind: history.Answered, Who: party, N: n, Note: fmt.Sprintf("number %d", number)})
 		}
 	}
 }
