@@ -108,6 +108,11 @@ func (c *crowding) sample(o *outgoing, now instant) {
 	c.samples = min(c.samples+1, crowdedSamples)
 }
 
+// early reports whether an acknowledgement that comes d after a repeat is that of an earlier copy: it takes less than half of
+// the shortest round trip. Half of the mean would not do. On a short path with loss the mean is mostly frames of the peer,
+// and each repeat that was taken for needless would make it longer.
+func (c *crowding) early(d time.Duration) bool { return inUnits(d) < c.least/2 }
+
 func inUnits(d time.Duration) uint16 { return uint16(max(1, min(d/crowdingUnit, 1<<16-1))) }
 
 // queue returns how long datagrams wait on the path, as far as this round has shown.

@@ -36,6 +36,8 @@ var pathMutants = []mutants.Mutant{
 	{Name: "overtaken_is_lost_at_once", File: pathFile, Old: "max(r.deviation, r.mean/4)", New: "0", Run: "^TestOvertaken"},
 	{Name: "repeated_overtakes", File: repeatFile, Old: "\t\t\tc.trip.sample(now.sub(o.first))\n\t\t\tw.overtaken(o)\n", New: "\t\t\tc.trip.sample(now.sub(o.first))\n", Run: "^TestOvertaken"},
 	{Name: "needless_repeat_is_loss", File: repeatFile, Old: "\t\t\tc.loss.forgive()\n", New: "", Run: "^TestNeedlessRepeat$"},
+	{Name: "no_repeat_is_needless", File: crowdFile, Old: "return inUnits(d) < c.least/2", New: "return false", Run: "^TestNeedlessRepeat$"},
+	{Name: "repeats_are_needless", File: crowdFile, Old: "return inUnits(d) < c.least/2", New: "return inUnits(d) < 4*c.least", Package: models, Run: "^TestLossOnShortPath$"},
 	{Name: "window_does_not_move_on", File: windowFile, Old: "sendWindowPast = 2 * sendWindowSize", New: "sendWindowPast = sendWindowSize", Run: "^TestWindowPast$"},
 	{Name: "useless_repeats", File: windowFile, Old: "return i >= sendWindowSize && w.limit == 0 && i >= sendWindowSize+w.lead()", New: "return false", Run: "^TestWindowPast$"},
 	{Name: "past_window_again_and_again", File: windowFile, Old: " && !w.flight[0].past", New: "", Run: "^TestWindowPast$"},

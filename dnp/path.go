@@ -166,10 +166,6 @@ func (r *roundTrip) sample(d time.Duration) {
 // micros returns a time as 1 to 60 million microseconds.
 func micros(d time.Duration) uint32 { return uint32(max(1, min(d, time.Minute).Microseconds())) }
 
-// early reports whether an acknowledgement that comes d after a repeat is that of an earlier
-// copy.
-func (r *roundTrip) early(d time.Duration) bool { return 2*d < time.Duration(r.mean)*time.Microsecond }
-
 // late reports whether an acknowledgement that comes d after the last of several copies takes longer than usual,
 // whichever copy it is of.
 func (r *roundTrip) late(d time.Duration) bool { return r.mean > 0 && micros(d) > r.mean }

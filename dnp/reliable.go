@@ -230,7 +230,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 			}
 			c.trip.sample(now.sub(o.first))
 			w.overtaken(o)
-		case o.sends == 2 && c.trip.early(now.sub(o.last)): // the repeat was needless
+		case o.sends == 2 && c.budget.crowd.early(now.sub(o.last)): // the repeat was needless
 			c.trip.sample(now.sub(o.first))
 			c.loss.forgive()
 			c.disorder = disorderMemory

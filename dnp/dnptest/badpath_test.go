@@ -105,9 +105,9 @@ func TestManyLinks(t *testing.T) {
 	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
 		ratios, lossys := 0.0, 0.0
 		for s := range uint64(*talks) {
-			clean := manyLinks(t, b, *seed+s, 1000, 0)
-			few := manyLinks(t, b, *seed+s, 1000, 0.05)
-			lossy := manyLinks(t, b, *seed+s, 300, 0.3)
+			clean := manyLinks(t, b, *seed+s, 1000, 10*time.Millisecond, 0)
+			few := manyLinks(t, b, *seed+s, 1000, 10*time.Millisecond, 0.05)
+			lossy := manyLinks(t, b, *seed+s, 300, 10*time.Millisecond, 0.3)
 			ratios += few.Seconds() / clean.Seconds()
 			lossys += lossy.Seconds()
 			t.Logf("%s: 1,000 links %.2f s, at 5 %% loss %.2f s, 300 at 30 %% %.2f s", b.Name, clean.Seconds(), few.Seconds(), lossy.Seconds())
@@ -123,14 +123,30 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
+// TestLossOnShortPath wants links to stand as soon where the path is short. An acknowledgement takes a frame of the
+// client there, and may be that of either copy of a command.
+func TestLossOnShortPath(t *testing.T) {
+	for _, b := range []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java()} {
+		var sum time.Duration
+		for s := range uint64(*talks) {
+			d := manyLinks(t, b, *seed+s, 1000, 0, 0.3)
+			t.Logf("%s: 1,000 links at 30 %% %.2f s", b.Name, d.Seconds())
+			sum += d
+		}
+		if mean := sum / time.Duration(*talks); mean > 12*time.Second { // 9.1 s for C++, 6.0 s for Java
+			t.Errorf("%s: 1,000 links take %v on average, want 12 s at most", b.Name, mean)
+		}
+	}
+}
+
 // manyLinks returns how long it takes until n links stand.
-func manyLinks(t *testing.T, b dnptest.Behaviour, seed uint64, n int, loss float64) time.Duration {
-	w := newWorld(t, seed, simnet.Path{Delay: 10 * time.Millisecond}, dnp.Config{})
+func manyLinks(t *testing.T, b dnptest.Behaviour, seed uint64, n int, delay time.Duration, loss float64) time.Duration {
+	w := newWorld(t, seed, simnet.Path{Delay: delay}, dnp.Config{})
 	p := w.addPlayer(b)
 	p.Connect(w.net.Now())
 	w.net.Wake(p.addr)
 	w.net.Run(2 * time.Second)
-	w.net.SetPath(simnet.Path{Delay: 10 * time.Millisecond, Loss: loss})
+	w.net.SetPath(simnet.Path{Delay: delay, Loss: loss})
 	start := w.net.Elapsed()
 	for i := range n {
 		if err := p.remote().conn.Link(w.server.addSource(fmt.Sprint(i)), true); err != nil {
@@ -150,7 +166,11 @@ func TestCalmPath(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, jitter := range []time.Duration{0, 5 * time.Millisecond} {
 			var datagrams, bytes, resends, repeats uint64
-			for delay := 10 * time.Millisecond; delay < 26*time.Millisecond; delay += time.Millisecond {
+			step := time.Millisecond
+			if *talks < 20 {
+				step = 4 * time.Millisecond
+			}
+			for delay := 10 * time.Millisecond; delay < 26*time.Millisecond; delay += step {
 				w, p := calmPath(t, b, simnet.Path{Delay: delay, Jitter: jitter})
 				s := w.server.e.Stats()
 				datagrams, bytes, resends, repeats = datagrams+s.DatagramsOut, bytes+s.BytesOut, resends+s.Resends, repeats+uint64(p.Stats.Repeats)
