@@ -18,7 +18,7 @@ import (
 
 const (
 	settleMost = 30 * time.Second // for messages under way at the end
-	settleRest = 3 * time.Second  // without an arrival
+	settleRest = 3 * time.Second  // without an arrival or an answer
 )
 
 // A Crowd is a game server and players that share a history.
@@ -32,7 +32,7 @@ type Crowd struct {
 	game        *Game
 	interrupted atomic.Int64
 	reliable    atomic.Int64 // messages, both ways
-	arrived     atomic.Int64 // when the last message arrived, in µs since 1970
+	latest      atomic.Int64 // when a message arrived or was answered last, in µs since 1970
 	cancel      context.CancelFunc
 	running     sync.WaitGroup
 }
@@ -56,8 +56,8 @@ func (c *Crowd) Note(r history.Record) {
 		c.interrupted.Add(1)
 	case history.Said, history.Told:
 		c.reliable.Add(1)
-	case history.Heard, history.Got:
-		c.arrived.Store(time.Now().UnixMicro())
+	case history.Heard, history.Got, history.Answered: // what is answered arrives later
+		c.latest.Store(time.Now().UnixMicro())
 	}
 	c.Log.Add(r)
 }
@@ -97,7 +97,7 @@ func (c *Crowd) Interrupted() int { return int(c.interrupted.Load()) }
 func (c *Crowd) Reliable() uint64 { return uint64(c.reliable.Load()) }
 
 // Finish stops all messages, waits until those under way are acknowledged and none has
-// arrived for a while, ends the game and checks the history. It does so after the end of ctx
+// arrived or been answered for a while, ends the game and checks the history. It does so after the end of ctx
 // as well, and the verdict says when the run was ended by hand, or did not settle.
 func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	var remarks []string
@@ -107,7 +107,7 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	c.Pace.Set(0)
 	c.Breaks.Set(0)
 	err := proc.Await(context.WithoutCancel(ctx), settleMost, "all messages are acknowledged and have arrived", func() bool {
-		return time.Since(time.UnixMicro(c.arrived.Load())) > settleRest && c.game.Settled() &&
+		return time.Since(time.UnixMicro(c.latest.Load())) > settleRest && c.game.Settled() &&
 			!slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })
 	})
 	if err != nil {
