@@ -9,6 +9,8 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/publisher"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // TestFollow requires one event for each client that is there, joins or leaves.
@@ -144,5 +146,25 @@ func TestSend(t *testing.T) {
 	}()
 	if said.Client != name || !said.Reliable || said.Session == "" || string(said.Data) != "hello" {
 		t.Errorf("%+v", said)
+	}
+}
+
+// TestSendOnceAgain: the edge that gets a message first has just handed the session over, so nobody answers. The next one
+// does, which is asked before Config.Timeout is over.
+func TestSendOnceAgain(t *testing.T) {
+	s := newScene(t, publisher.Config{Timeout: time.Hour})
+	nc, err := nats.Connect(s.nats.URL())
+	must(err)
+	defer nc.Close()
+	tries := 0
+	_, err = nc.Subscribe(subject.Names{}.To("demo", "somebody"), func(m *nats.Msg) {
+		if tries++; tries == 2 {
+			_ = m.Respond([]byte(`{"number":7}`)) // the test misses the answer
+		}
+	})
+	must(err)
+	must(nc.Flush())
+	if n, err := s.space.SendOnce(s.ctx, "somebody", 1, []byte("once")); n != 7 || err != nil {
+		t.Errorf("number %d, %v, want 7", n, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -31,15 +32,20 @@ func (s *Space) Send(ctx context.Context, client string, data []byte) (number ui
 	return messageNumber(client, m.Data)
 }
 
-// SendOnce sends data to a client reliably, and repeats it until an edge answers or ctx
+// sendPatience is how long SendOnce waits for the first answer: an edge answers within milliseconds, unless the message
+// arrived when it had just handed the session over. Each further wait is twice as long, up to Config.Timeout.
+const sendPatience = 250 * time.Millisecond
+
+// SendOnce sends data to a client reliably, and repeats it, more and more rarely, until an edge answers or ctx
 // ends; the client receives it once. The token, from 1 to 2^44-1, must be larger for each
 // message of the session, and the next message must wait for this one. SendOnce returns
 // the number of the message, or 0 if an edge had the message already and its answer was
 // lost. Edges without a session log forget tokens when they end.
 func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
 	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{subject.HeaderToken: {strconv.FormatUint(token, 10)}}}
-	for {
-		reply, err := s.request(ctx, m)
+	for patience := sendPatience; ; patience *= 2 {
+		patience = min(patience, s.p.cfg.Timeout)
+		reply, err := s.requestFor(ctx, m, patience)
 		if err == nil {
 			return messageNumber(client, reply.Data)
 		}
@@ -102,7 +108,11 @@ func (s *Space) publishOnce(ctx context.Context, source string, form any) error 
 
 // request sends m and waits up to Config.Timeout for the reply.
 func (s *Space) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.p.cfg.Timeout)
+	return s.requestFor(ctx, m, s.p.cfg.Timeout)
+}
+
+func (s *Space) requestFor(ctx context.Context, m *nats.Msg, patience time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.p.nc.RequestMsgWithContext(ctx, m)
 }
