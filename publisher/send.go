@@ -43,14 +43,17 @@ const sendPatience = 250 * time.Millisecond
 // lost. Edges without a session log forget tokens when they end.
 func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
 	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{subject.HeaderToken: {strconv.FormatUint(token, 10)}}}
-	for patience := sendPatience; ; patience *= 2 {
-		patience = min(patience, s.p.cfg.Timeout)
+	patience := min(sendPatience, s.p.cfg.Timeout)
+	for {
 		reply, err := s.requestFor(ctx, m, patience)
 		if err == nil {
 			return messageNumber(client, reply.Data)
 		}
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("send to %s: %w", client, err)
+		}
+		if !errors.Is(err, nats.ErrNoResponders) {
+			patience = min(2*patience, s.p.cfg.Timeout)
 		}
 		sleep(ctx, s.p.cfg.Retry) // also without a responder: another edge may be taking the session over
 	}
