@@ -149,7 +149,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestSendOnceAgain: the edge that gets a message first has just handed the session over, so nobody answers. The next one
+// TestSendOnceAgain: the edge that gets a message first has just handed the session over, and does not answer. The next one
 // does, which is asked before Config.Timeout is over.
 func TestSendOnceAgain(t *testing.T) {
 	s := newScene(t, publisher.Config{Timeout: time.Hour})

@@ -109,7 +109,7 @@ func TestStolenKey(t *testing.T) {
 	thief.In(w.now, "b", client(1), 0, []byte("from a client"), thief)
 	thief.Out(w.now, "b", client(2), 1, []byte("from an edge"), thief)
 	w.settle()
-	w.want("the thief is an edge like any other", "b", "owner from a client via thief", "client from an edge epoch 1")
+	w.want("the thief is an edge like any other", "b", "owner from a client via thief", "client from an edge via thief epoch 1")
 	thief = w.start("a", 0, a.id)
 	thief.SetPeers(w.now, w.roster())
 	thief.In(w.now, "b", client(1), 0, []byte("forged"), thief)

@@ -200,7 +200,8 @@ type Delivery struct {
 
 	// Via is the node by which answers to the client have to leave (ToOwner, Orphan), until
 	// a datagram of the client comes to a socket of this edge. It is empty if this datagram
-	// did, and went around. Of Misled it is the node that does not serve the client.
+	// did, and went around. Of ToClient it is the node that serves the client, of Misled one
+	// that does not.
 	Via string
 
 	// Epoch is the highest epoch of the session that the sender knows, or this edge
@@ -296,7 +297,7 @@ func (r *Router) receiveOut(now time.Duration, from *peer, m *message, own uint6
 	}
 	e.observe(now, m.epoch)
 	e.returned(m.data)
-	d.Kind = ToClient
+	d.Kind, d.Via = ToClient, from.Name
 	r.stats.Client++
 }
 

@@ -20,7 +20,7 @@ func TestForward(t *testing.T) {
 	w.want("the edge that serves the client gets the datagram", "b", "owner hi via a")
 	b.Out(w.now, "a", client(1), 7, []byte("ack"), b)
 	w.settle()
-	w.want("the answer leaves where the client's datagram came", "a", "client ack epoch 7")
+	w.want("the answer leaves where the client's datagram came", "a", "client ack via b epoch 7")
 	a.In(w.now, "b", client(1), 0, []byte("more"), a)
 	w.settle()
 	w.want("the highest epoch that is known goes with it", "b", "owner more via a epoch 7")
@@ -43,11 +43,11 @@ func TestEgressFence(t *testing.T) {
 	b.owned[client(1)] = 7
 	b.Out(w.now, "a", client(1), 7, []byte("old"), b)
 	w.settle()
-	w.want("the first owner speaks", "a", "client old epoch 7")
+	w.want("the first owner speaks", "a", "client old via b epoch 7")
 	c.owned[client(1)] = 8
 	c.Out(w.now, "a", client(1), 8, []byte("new"), c)
 	w.settle()
-	w.want("its successor speaks", "a", "client new epoch 8")
+	w.want("its successor speaks", "a", "client new via c epoch 8")
 	b.Out(w.now, "a", client(1), 7, []byte("zombie"), b)
 	w.settle()
 	w.want("the first one wakes, and the client hears nothing of it", "a")
@@ -71,7 +71,7 @@ func TestFenceOfTheOwnSession(t *testing.T) {
 	b.owned[client(1)] = 9
 	b.Out(w.now, "a", client(1), 9, []byte("next"), b)
 	w.settle()
-	w.want("but it may be the zombie itself", "a", "client next epoch 9 overtaken")
+	w.want("but it may be the zombie itself", "a", "client next via b epoch 9 overtaken")
 }
 
 func TestFenceIsForgotten(t *testing.T) {
@@ -87,7 +87,7 @@ func TestFenceIsForgotten(t *testing.T) {
 	a.got = nil
 	b.Out(w.now, "a", client(1), 1, []byte("another session"), b)
 	w.settle()
-	w.want("a log that is gone begins with 1 again", "a", "client another session epoch 1")
+	w.want("a log that is gone begins with 1 again", "a", "client another session via b epoch 1")
 }
 
 func TestHops(t *testing.T) {

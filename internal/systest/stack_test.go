@@ -141,7 +141,11 @@ func (s *stack) until(p *dnptest.Peer, why string, ok func(c *dnptest.Client) bo
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	if err := p.Until(ctx, ok); err != nil {
-		s.Fatalf("%s: %v", why, err)
+		state := "it answers no question"
+		_ = p.Do(func(_ time.Time, c *dnptest.Client) {
+			state = fmt.Sprintf("%v %q, %d waiting to be sent, %d messages received", c.Phase(), c.Reason(), c.Queued(), len(c.Messages))
+		})
+		s.Fatalf("%s: %v: the client is %s", why, err, state)
 	}
 }
 

@@ -713,3 +713,16 @@ func TestReturnedHint(t *testing.T) {
 		t.Error("what another edge returned counts")
 	}
 }
+
+// TestReturnedNowhere: while a session begins, the log says to other edges that there is none. The first answer to its
+// client that leaves by this edge shows who serves the client.
+func TestReturnedNowhere(t *testing.T) {
+	e := newTestEdge(t)
+	w, addr := e.workers[0], clientAddr(1)
+	e.locations.hint(e.net.Now(), w.t.client(addr), "")
+	e.locations.Returned(e.net.Now(), w.t.client(addr), "e2")
+	w.deliver(addr, "", 3, 1, 0)
+	if len(e.forwarded) != 1 {
+		t.Errorf("the hint that no edge serves the client counts for more than what another edge returned")
+	}
+}

@@ -183,13 +183,16 @@ func (l *Locations) hint(now time.Time, c forward.Client, node string) {
 }
 
 // Returned notes that node sent a datagram to a client through this edge, so it serves the
-// client: the hint that says so goes on to count.
+// client: the hint that says so goes on to count, and replaces one that no edge does.
 func (l *Locations) Returned(now time.Time, c forward.Client, node string) {
 	l.guard.Lock()
 	defer l.guard.Unlock()
 	x := l.byClient[c]
-	if x != nil && x.hint != 0 && x.node == node && x.until.Sub(now) < elsewhereTime/2 {
-		x.until = now.Add(elsewhereTime)
+	if x == nil || x.hint == 0 {
+		return
+	}
+	if x.node == "" || x.node == node && x.until.Sub(now) < elsewhereTime/2 {
+		x.node, x.until = node, now.Add(elsewhereTime)
 		l.hints.Set(x)
 	}
 }

@@ -21,6 +21,7 @@ var searchMutants = []mutants.Mutant{
 	{Name: "searched_once", File: searchFile, Old: "\t\tb.ask(s) // if", New: "\t\t// if", Run: "^TestEdgeLostInDoubt$"},
 	{Name: "former_ways_are_not_searched", File: "internal/edge/takeover/datagrams.go", Old: "return o.edge == edge && o.until.After(now)", New: "return o.edge == edge", Run: "^TestSearchByFormerWay$"},
 	{Name: "lost_edge_is_not_noticed", File: searchFile, Old: "s.path.Edge == node && s.stays()", New: "false", Run: "^TestEdgeLost$"},
+	{Name: "nowhere_counts_although_somebody_answers", File: "internal/edge/takeover/locations.go", Old: `x.node == "" || x.node == node`, New: `x.node == node`, Run: "^TestReturnedNowhere$"},
 	{Name: "silent_are_not_asked_in_a_drain", File: searchFile, Old: "case now.Sub(w.heard) >= watchPause:\n\t\tb.ask(s)", New: "case now.Sub(w.heard) >= watchPause:", Run: "^TestPathDrains$"},
 }
 
