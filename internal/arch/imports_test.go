@@ -18,6 +18,7 @@ import (
 var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
+	"dnp/linkmsg":  {},
 	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
@@ -55,6 +56,8 @@ var rules = map[string][]string{
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 
+	"client": {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
+
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/publisher": {"publisher"},
 
@@ -83,6 +86,7 @@ var rules = map[string][]string{
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
+	"internal/edgetest":  {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
