@@ -327,6 +327,42 @@ func TestLoss(t *testing.T) {
 	until(t, c, "a value of the edge comes", func() bool { return tower.Value("hp").Float() == 50 })
 }
 
+// A deafCarrier loses the first LinkUpdates.
+type deafCarrier struct {
+	carrier
+	left *int
+}
+
+func (c deafCarrier) Send(to netip.AddrPort, b []byte) {
+	if wire.Command(b[0]) == wire.CommandLinkUpdate && *c.left > 0 {
+		*c.left--
+		return
+	}
+	c.carrier.Send(to, b)
+}
+
+// TestRepeats: a value arrives although the first four datagrams with it get lost. There are five.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	wrote := make(chan edgetest.Write, 100)
+	way, err := openUDP(edgetest.Start(t, edgetest.Config{Wrote: wrote}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 4
+	c, err := dial(patient(t), deafCarrier{way, &left}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := await(t, c, "tower").SetAt(0, 93.5); err != nil {
+		t.Fatal(err)
+	}
+	if w := receive(t, wrote, "the last repeat"); w.State != "tower" || w.Index != 0 {
+		t.Errorf("the edge got %+v", w)
+	}
+}
+
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	edge := edgetest.Start(t, edgetest.Config{})
