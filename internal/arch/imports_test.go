@@ -86,6 +86,7 @@ var rules = map[string][]string{
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
+	"internal/conform":   {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},        // proves clients, those that are made of dnp, too
 	"internal/edgetest":  {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
