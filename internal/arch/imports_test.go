@@ -59,6 +59,7 @@ var rules = map[string][]string{
 	"client": {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
 
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"examples/bots":      {"client"},
 	"examples/publisher": {"publisher"},
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
