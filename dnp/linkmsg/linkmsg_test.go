@@ -56,6 +56,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"v":1,"key":"tower","names":["hp"]}`))
 	f.Add([]byte("tower"))
 	f.Fuzz(func(t *testing.T, message []byte) {
+		if len(message) > SizeMax/6 { // JSON may write a byte as six
+			return
+		}
 		d := Parse(message)
 		if again := Parse(Append(nil, d)); len(d.Names) > 0 && again.Key != d.Key {
 			t.Errorf("%q is %+v, and written again %+v", message, d, again)
