@@ -20,6 +20,9 @@ type Op interface {
 type Put struct {
 	Key     string // up to 8 names of letters, digits, _ and -, joined by dots
 	Message string // tells clients what the state is, text or bytes; default: the key
+	// Describe gives the state a message that tells the key and the names of the values; see
+	// package linkmsg. A relay of a release before it refuses that. Message must be empty.
+	Describe bool
 	// Farewell is a reliable message to each client whose link ends. Without it,
 	// applications of the client libraries do not learn of the end.
 	Farewell string
@@ -114,6 +117,7 @@ type putJSON struct {
 	Op       string          `json:"op"`
 	Key      string          `json:"key"`
 	Message  *string         `json:"message,omitempty"`
+	Describe bool            `json:"describe,omitempty"`
 	Farewell *string         `json:"farewell,omitempty"`
 	Access   any             `json:"access"`
 	Audience json.RawMessage `json:"audience"`
@@ -183,7 +187,7 @@ func parse(o Op, form any) (op, error) {
 
 func (o Put) encode() (op, error) {
 	form := &putJSON{
-		Op: "put", Key: o.Key, Message: text(o.Message), Farewell: text(o.Farewell),
+		Op: "put", Key: o.Key, Message: text(o.Message), Describe: o.Describe, Farewell: text(o.Farewell),
 		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]valueJSON, len(o.Values)),
 	}
 	for _, d := range o.Details {

@@ -216,3 +216,26 @@ func TestStaleAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribe: a state can have a link message with the names of its values, also when the publisher
+// tells another relay of it again.
+func TestDescribe(t *testing.T) {
+	s := newScene(t, publisher.Config{Retry: time.Millisecond, Probe: 10 * time.Millisecond})
+	s.hold(1)
+	described := lamp(1)
+	described.Describe = true
+	s.publish("described", described)
+	c := s.client()
+	linked := func(c *dnptest.Client) bool {
+		l := c.LinkNamed(`{"v":1,"key":"lamp","names":["on","hue"]}`)
+		return l != nil && l.Phase == dnptest.LinkIsUp
+	}
+	s.until(c, "the link has the names", linked)
+	s.hold(2)
+	s.holds("another relay hears of it", map[string]string{"lamp": "on=1 hue=1 "})
+	s.until(c, "and keeps the names", linked)
+	described.Message = "a lamp"
+	if _, err := s.space.Publish(s.ctx, described); err == nil || !strings.Contains(err.Error(), "not both") {
+		t.Errorf("a message and Describe: %v", err)
+	}
+}

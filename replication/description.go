@@ -1,10 +1,12 @@
 package replication
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
 
+	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication/view"
@@ -57,6 +59,23 @@ type Description struct {
 	// ValueMax is the most bytes of a string or data value, without its length. It is part of
 	// the description because it decides where views end.
 	ValueMax uint16
+}
+
+// Describing returns the link message that tells clients the key of the state and the names of its
+// values.
+func (d *Description) Describing() []byte { return describing(d.Key, d.Values) }
+
+func describing(key string, defs []ValueDef) []byte {
+	names := make([]string, len(defs))
+	for i := range defs {
+		names[i] = defs[i].Name
+	}
+	return linkmsg.Append(nil, linkmsg.Description{Key: key, Names: names})
+}
+
+// isDescribed reports whether the link message is what Describing returns, and more than the key.
+func (d *Description) isDescribed() bool {
+	return len(d.Message) > 0 && d.Message[0] == '{' && bytes.Equal(d.Message, d.Describing())
 }
 
 // Layout returns the types and precisions of d.

@@ -40,12 +40,14 @@ type Op struct {
 	// state gets its key as message, no farewell, read-only access, and all clients as
 	// audience.
 	Message     []byte
+	Describe    bool // the message describes the state: its key and the names of its values
 	Farewell    []byte
 	Access      Access
 	Audience    Audience // also of audience, which has it or Details
 	Priority    uint8    // 1 to PriorityMax
 	Details     []Detail // also of audience
 	HasMessage  bool
+	HasDescribe bool // Describe is given, so Message is not
 	HasFarewell bool
 	HasAccess   bool
 	HasAudience bool
@@ -302,6 +304,7 @@ func (s *Store) put(op *Op) *Error {
 	}
 	old := s.states.byKey[op.Key]
 	desc := op.description(old)
+	desc.Message = op.linkMessage(old, desc.Message, defs)
 	if old != nil && old.schema.sameLayout(c) {
 		return s.update(old, desc, c)
 	}
@@ -382,6 +385,20 @@ func (op *Op) description(old *stored) Description {
 	return d
 }
 
+// linkMessage returns the link message after a put. given is what it is without Describe. A state that
+// is described stays so with other names, unless the put gives it a message.
+func (op *Op) linkMessage(old *stored, given []byte, defs []ValueDef) []byte {
+	switch {
+	case op.HasMessage:
+		return given
+	case op.HasDescribe && op.Describe, !op.HasDescribe && old != nil && old.Desc.isDescribed():
+		return describing(op.Key, defs)
+	case op.HasDescribe:
+		return []byte(op.Key)
+	}
+	return given
+}
+
 func replaceIf[T any](given bool, old *T, v T) {
 	if given {
 		*old = v
@@ -415,6 +432,8 @@ func checkPut(op *Op, messageMax int) *Error {
 		return Errorf(CodeBadRequest, "%q is not a key", op.Key)
 	case first == groupsToken || first == clientToken:
 		return Errorf(CodeBadRequest, "keys that start with %q are not for publishers", first)
+	case op.HasMessage && op.HasDescribe:
+		return Errorf(CodeBadRequest, "a state has a message or describe, not both")
 	case op.HasMessage && len(op.Message) == 0:
 		return Errorf(CodeBadRequest, "the message is empty")
 	case len(op.Message) > messageMax:

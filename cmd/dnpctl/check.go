@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -50,7 +48,7 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		_ = c.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove", "key": key})
 	}()
 	report("a relay accepted a state in space " + c.Space)
-	if err := c.retry(ctx, func() error { return c.watch(ctx, []byte(key), report, publish) }); err != nil {
+	if err := c.retry(ctx, func() error { return c.watch(ctx, key, report, publish) }); err != nil {
 		return err
 	}
 	report("the client saw the state removed; the deployment works")
@@ -88,51 +86,33 @@ func (c *checkCommand) retry(ctx context.Context, try func() error) error {
 }
 
 // watch connects to the edge and follows the state until it is removed.
-func (c *checkCommand) watch(ctx context.Context, key []byte, report func(string), publish func(map[string]any) error) error {
-	established, seen, gone := false, byte(0), false
-	watch := func(e *dnp.Event, l *link) {
-		switch {
-		case e.Kind == dnp.EventConnected:
-			established = true
-		case l == nil || !bytes.Equal(l.message, key):
-		case e.Kind == dnp.EventLinkDown:
-			gone = true
-		case len(l.state.Value(0)) == 1:
-			seen = l.state.Value(0)[0]
-		}
-	}
-	steps := []struct {
-		done func() bool
-		what string
-		next map[string]any
-	}{
-		{func() bool { return established }, "the edge at " + c.Edge + " accepted a client", nil},
-		{func() bool { return seen > 0 }, "the client received the state", map[string]any{"op": "set", "values": map[string]any{"n": 2}}},
-		{func() bool { return seen == 2 }, "the client received the change", map[string]any{"op": "remove"}},
-		{func() bool { return gone }, "", nil},
-	}
+func (c *checkCommand) watch(ctx context.Context, key string, report func(string), publish func(map[string]any) error) error {
+	ctx, cancel := context.WithTimeout(ctx, min(c.Timeout, 5*time.Second))
+	defer cancel()
 	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second)}
-	err := flags.play(ctx, c.Edge, watch, func(*dnpClient, time.Time) (wake time.Time, err error) {
-		for len(steps) > 0 && steps[0].done() && err == nil {
-			s := steps[0]
-			steps = steps[1:]
-			if s.next != nil {
-				err = publish(s.next)
-			}
-			if s.what != "" {
-				report(s.what)
-			}
-		}
-		if err == nil && len(steps) == 0 {
-			err = errStop
-		}
-		return wake, err
-	})
-	switch {
-	case err != nil || len(steps) == 0:
+	conn, err := flags.dial(ctx, c.Edge, client.Config{})
+	if err != nil {
 		return err
-	case seen == 0:
-		return errors.New("the edge accepted a client but does not send it the state; do its clients join this space?")
 	}
-	return ctx.Err()
+	defer conn.Close()
+	report("the edge at " + c.Edge + " accepted a client")
+	state, err := conn.Await(ctx, key)
+	if err != nil {
+		return fmt.Errorf("the edge accepted a client but does not send it the state; do its clients join this space? (%w)", err)
+	}
+	report("the client received the state")
+	if err := publish(map[string]any{"op": "set", "values": map[string]any{"n": 2}}); err != nil {
+		return err
+	}
+	if err := conn.Until(ctx, func() bool { return state.At(0).Uint() == 2 }); err != nil {
+		return fmt.Errorf("wait for the change: %w", err)
+	}
+	report("the client received the change")
+	if err := publish(map[string]any{"op": "remove"}); err != nil {
+		return err
+	}
+	if err := conn.Until(ctx, func() bool { return !state.Linked() }); err != nil {
+		return fmt.Errorf("wait for the removal: %w", err)
+	}
+	return nil
 }

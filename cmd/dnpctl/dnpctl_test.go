@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edgetest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -12,15 +13,16 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script. Each script has its own edge for each profile, in $EDGE
-// and $SPEC, and its own NATS server with a relay, in $DNP_NATS_URL.
+// and $SPEC, one whose link messages have names, in $DESCRIBING, and its own NATS server with a relay, in $DNP_NATS_URL.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"draining": startDraining},
 		Setup: func(env *testscript.Env) error {
 			tb := env.T().(testing.TB)
-			env.Setenv("EDGE", startEdge(tb, wire.Denetwork).String())
-			env.Setenv("SPEC", startEdge(tb, wire.Spec).String())
+			env.Setenv("EDGE", edgetest.Start(tb, edgetest.Config{}).String())
+			env.Setenv("SPEC", edgetest.Start(tb, edgetest.Config{Profile: wire.Spec}).String())
+			env.Setenv("DESCRIBING", edgetest.Start(tb, edgetest.Config{Describe: true}).String())
 			env.Setenv("DNP_NATS_URL", startRelay(tb))
 			return nil
 		},

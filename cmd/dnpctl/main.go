@@ -10,6 +10,7 @@
 //	dnpctl send demo hello                         send a message to all clients of a space
 //	dnpctl who demo                                list the clients of a space
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
+//	dnpctl conform                                 prove a client of your own, rule by rule
 //	dnpctl events demo                             print events live
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
@@ -36,6 +37,7 @@ type commands struct {
 	Who       whoCommand       `cmd:"" help:"List the clients of a space."`
 	Events    eventsCommand    `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
 	Check     checkCommand     `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
+	Conform   conformCommand   `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
 	Token     tokenCommand     `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain     drainCommand     `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
 	Seal      sealCommand      `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`

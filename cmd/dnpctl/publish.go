@@ -22,6 +22,7 @@ type publishCommand struct {
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
 	Message  *string  `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
+	Describe bool     `env:"-" help:"Make that message tell the key and the names of the values, for clients that read it."`
 	Farewell *string  `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
 	Access   string   `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
 	Audience []string `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
@@ -36,6 +37,8 @@ func (c *publishCommand) Problems() (list config.Problems) {
 	switch {
 	case c.File != "" && (len(c.Values) > 0 || c.Remove || c.describes()):
 		list.Add("--file", "replaces values and other flags, which must be absent")
+	case c.Describe && c.Message != nil:
+		list.Add("--describe", "replaces --message, which must be absent")
 	case c.File != "":
 	case c.Key == "":
 		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
@@ -56,7 +59,7 @@ func checkKey(list *config.Problems, key string) {
 
 // describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
-	return c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0
+	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0
 }
 
 // Run publishes and prints the position of the change.
@@ -103,6 +106,7 @@ func (c *publishCommand) body() ([]byte, error) {
 type op struct {
 	Op       string    `json:"op"`
 	Message  *string   `json:"message,omitempty"`
+	Describe bool      `json:"describe,omitempty"`
 	Farewell *string   `json:"farewell,omitempty"`
 	Access   any       `json:"access,omitempty"`
 	Audience *audience `json:"audience,omitempty"`
@@ -125,14 +129,14 @@ func (c *publishCommand) op() (o op, problems config.Problems) {
 	case c.Remove:
 		o.Op = "remove"
 	case slices.ContainsFunc(c.Values, isTyped):
-		o = op{Op: "put", Message: escape(c.Message), Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
+		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
 		o.Values, problems = parseTyped(c.Values, problems)
 	case len(c.Values) > 0 && c.describes():
-		problems.Add("--message, --farewell, --access and --audience", "need values with types, as hp:float32=1")
+		problems.Add("--message, --describe, --farewell, --access and --audience", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
 		o.Op = "set"
 		o.Values, problems = parseUntyped(c.Values, problems)
-	case who != nil && c.Message == nil && c.Farewell == nil && c.Access == "":
+	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "":
 		o = op{Op: "audience", Audience: who}
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")

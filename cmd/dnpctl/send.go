@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
@@ -105,79 +106,68 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 // or lingerAfterSend after an unreliable one.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
 	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout}
+	conn, err := flags.dial(ctx, c.Target, client.Config{BytesPerSecond: sendRate})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	if c.Unreliable {
-		return flags.play(ctx, c.Target, nil, sendOnce(data))
+		if err := conn.SendUnreliable(data); err != nil {
+			return err
+		}
+		return stay(ctx, conn, lingerAfterSend)
 	}
-	d := delivery{data: data, patience: c.Timeout, progress: progress{terminal: term.IsTerminal(int(os.Stderr.Fd())), out: os.Stderr}}
-	err := flags.play(ctx, c.Target, nil, d.step)
-	d.progress.end()
-	switch {
-	case err != nil && d.sent:
-		return fmt.Errorf("%w; the edge acknowledged %d of %d bytes", err, d.acknowledged, len(data))
-	case err == nil && !d.done():
-		return fmt.Errorf("the edge acknowledged %d of %d bytes: %w", d.acknowledged, len(data), context.Cause(ctx))
+	d := delivery{conn: conn, size: len(data), patience: c.Timeout, progress: progress{terminal: term.IsTerminal(int(os.Stderr.Fd())), out: os.Stderr}}
+	defer d.progress.end()
+	if err := conn.Send(data); err != nil {
+		return fmt.Errorf("send %d bytes: %w", len(data), err)
 	}
-	return err
+	if err := d.wait(ctx); err != nil {
+		return fmt.Errorf("%w; the edge acknowledged %d of %d bytes", err, d.acknowledged(), d.size)
+	}
+	return nil
 }
+
+// sendRate is how much a client sends at most. An edge drops what is beyond its own bound, which
+// operators may raise.
+const sendRate = 256 << 10
 
 // lingerAfterSend is how long a client stays connected after it sent an unreliable message: the edge
 // ignores one that arrives behind the end of the connection.
 const lingerAfterSend = 700 * time.Millisecond
 
-// sendOnce returns the step that sends an unreliable message.
-func sendOnce(data []byte) step {
-	var sent time.Time
-	return func(client *dnpClient, now time.Time) (time.Time, error) {
-		switch {
-		case !client.conn.Established():
-			return time.Time{}, nil
-		case sent.IsZero():
-			sent = now
-			return sent.Add(lingerAfterSend), client.conn.SendUnreliable(data)
-		case now.Sub(sent) >= lingerAfterSend:
-			return time.Time{}, errStop
-		}
-		return sent.Add(lingerAfterSend), nil
-	}
-}
-
 // A delivery is a reliable message on its way to an edge.
 type delivery struct {
-	data     []byte
+	conn     *client.Client
+	size     int
 	patience time.Duration // for the edge to acknowledge more
 	progress progress
-
-	sent         bool
-	acknowledged int       // bytes of data
-	since        time.Time // when the edge acknowledged more
 }
 
-func (d *delivery) done() bool { return d.sent && d.acknowledged == len(d.data) }
+func (d *delivery) acknowledged() int { return d.size - min(d.conn.Undelivered(), d.size) }
 
-// step sends the message, and ends when it is acknowledged or when the patience is over.
-func (d *delivery) step(client *dnpClient, now time.Time) (wake time.Time, err error) {
-	switch {
-	case !client.conn.Established(): // if it ended, the client has the reason
-		return time.Time{}, nil
-	case !d.sent:
-		if err := client.conn.Send(d.data, 0); err != nil {
-			return time.Time{}, fmt.Errorf("send %d bytes: %w", len(d.data), err)
+// wait waits until the message is acknowledged, or the edge acknowledges nothing for the patience.
+func (d *delivery) wait(ctx context.Context) error {
+	since := time.Now()
+	d.progress.begin(since, d.size)
+	for had := 0; had < d.size; {
+		deadline := since.Add(d.patience)
+		until := deadline
+		if at := d.progress.show(time.Now(), had); at.Before(deadline) {
+			until = at
 		}
-		d.sent, d.since = true, now
-		d.progress.begin(now, len(d.data))
+		limited, cancel := context.WithDeadline(ctx, until)
+		err := d.conn.Until(limited, func() bool { return d.acknowledged() > had })
+		cancel()
+		now := time.Now()
+		switch {
+		case err == nil:
+			had, since = d.acknowledged(), now
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return err
+		case !now.Before(deadline):
+			return fmt.Errorf("%s acknowledged nothing for %v", d.conn.Address(), d.patience)
+		}
 	}
-	if n := len(d.data) - min(client.endpoint.Undelivered(client.conn), len(d.data)); n > d.acknowledged {
-		d.acknowledged, d.since = n, now
-	}
-	deadline := d.since.Add(d.patience)
-	switch {
-	case d.done():
-		return time.Time{}, errStop
-	case !now.Before(deadline):
-		return time.Time{}, fmt.Errorf("%s acknowledged nothing for %v", client.conn.Addr(), d.patience)
-	}
-	if at := d.progress.show(now, d.acknowledged); at.Before(deadline) {
-		return at, nil
-	}
-	return deadline, nil
+	return nil
 }

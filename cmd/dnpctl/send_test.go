@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edgetest"
 )
 
 // TestSendWaits: a message to an edge is sent when the edge has acknowledged all of it, however
@@ -14,7 +14,7 @@ import (
 func TestSendWaits(t *testing.T) {
 	t.Parallel()
 	received := make(chan []byte, 1)
-	edge := startEdgeAs(t, wire.Denetwork, testEdge{received: received, lossy: true})
+	edge := edgetest.Start(t, edgetest.Config{Received: received, Lossy: true})
 	message := bytes.Repeat([]byte("0123456789"), 20_000)
 	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
 	c.Timeout = 4 * time.Second // for more acknowledgements; all take twice as long
@@ -35,7 +35,7 @@ func TestSendWaits(t *testing.T) {
 // far it came.
 func TestSendGivesUp(t *testing.T) {
 	t.Parallel()
-	edge := startEdgeAs(t, wire.Denetwork, testEdge{deafTo: 5})
+	edge := edgetest.Start(t, edgetest.Config{DeafTo: 5})
 	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
 	c.Timeout = time.Second
 	err := c.sendAsClient(t.Context(), make([]byte, 200_000))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,14 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 type setCommand struct {
 	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT of an edge."`
-	State   string        `arg:"" placeholder:"STATE" help:"Link message of the state: its key, unless the publisher set another."`
-	Values  []string      `arg:"" placeholder:"INDEX=VALUE" help:"Values to write; clients know them by index, from 0."`
+	State   string        `arg:"" placeholder:"STATE" help:"Key or link message of the state."`
+	Values  []string      `arg:"" placeholder:"VALUE" help:"Values to write, as INDEX=VALUE, from 0, or NAME=VALUE where the link message has the names."`
 	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay connected to repeat lost datagrams and to check that the write holds."`
 
 	DNPFlags
@@ -28,86 +29,84 @@ type setCommand struct {
 func (c *setCommand) Problems() (list config.Problems) {
 	list = c.DNPFlags.Problems()
 	for _, v := range c.Values {
-		index, _, given := strings.Cut(v, "=")
-		if _, err := strconv.ParseUint(index, 10, 16); err != nil || !given {
-			list.Add(v, "want INDEX=VALUE, as 0=93.5")
+		if name, _, given := strings.Cut(v, "="); !given || name == "" {
+			list.Add(v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
 		}
 	}
 	return list
 }
 
-// A write has the values that a setCommand wrote to a link.
-type write struct {
-	link   *link
-	at     time.Time
-	values map[int][]byte
-}
-
 // Run writes the values and reports whether they hold.
 func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	var done *write
-	deadline := time.Now().Add(c.Timeout)
-	return c.play(ctx, c.Address, nil, func(client *dnpClient, now time.Time) (_ time.Time, err error) {
-		if done != nil {
-			if now.Sub(done.at) < c.Linger {
-				return done.at.Add(c.Linger), nil
+	conn, err := c.dial(ctx, c.Address, client.Config{})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	state, err := c.find(ctx, conn)
+	if err != nil {
+		return err
+	}
+	written, err := c.write(state)
+	if err != nil {
+		return err
+	}
+	if err := stay(ctx, conn, c.Linger); err != nil {
+		return err
+	}
+	return check(state, written)
+}
+
+// find waits for the state.
+func (c *setCommand) find(ctx context.Context, conn *client.Client) (state *client.State, err error) {
+	limited, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	err = conn.Until(limited, func() bool {
+		for _, s := range conn.States() {
+			if s.Key() == c.State || payload.MessageText(s.Message()) == c.State {
+				state = s
 			}
-			return time.Time{}, done.check(client)
 		}
-		l := c.find(client)
-		if l == nil {
-			return deadline, c.missing(now, deadline)
-		}
-		done, err = c.write(l, now)
-		return now.Add(c.Linger), err
+		return state != nil
 	})
-}
-
-func (c *setCommand) missing(now, deadline time.Time) error {
-	if now.Before(deadline) {
-		return nil
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("no state %q was linked within %v; `dnpctl watch %s` shows the linked ones", c.State, c.Timeout, c.Address)
 	}
-	return fmt.Errorf("no state %q was linked within %v; `dnpctl watch %s` shows the linked ones", c.State, c.Timeout, c.Address)
+	return state, err
 }
 
-func (c *setCommand) find(client *dnpClient) *link {
-	for _, l := range client.links {
-		if bytes.Equal(l.message, []byte(c.State)) || payload.MessageText(l.message) == c.State {
-			return l
-		}
-	}
-	return nil
-}
-
-// write sets the values of the state behind l.
-func (c *setCommand) write(l *link, now time.Time) (*write, error) {
-	if l.readOnly {
+// write sets the values, and returns them by index.
+func (c *setCommand) write(s *client.State) (map[int]client.Value, error) {
+	if s.ReadOnly() {
 		return nil, fmt.Errorf("state %q is read-only", c.State)
 	}
-	w := &write{link: l, at: now, values: map[int][]byte{}}
+	values := map[int]client.Value{}
 	for _, v := range c.Values {
-		text, value, _ := strings.Cut(v, "=")
-		index, _ := strconv.Atoi(text) // Problems has checked it
-		if index >= l.state.Layout().Len() {
-			return nil, fmt.Errorf("state %q has %d values, no value %d", c.State, l.state.Layout().Len(), index)
+		name, text, _ := strings.Cut(v, "=")
+		index, ok := s.Index(name)
+		if n, err := strconv.Atoi(name); !ok && err == nil {
+			index, ok = n, n < s.Len()
 		}
-		enc, err := encode(l, index, value)
+		if !ok {
+			return nil, fmt.Errorf("state %q has %d values, no value %s", c.State, s.Len(), name)
+		}
+		enc, err := encode(s.Type(index), text)
 		if err != nil {
-			return nil, fmt.Errorf("value %d: %w", index, err)
+			return nil, fmt.Errorf("value %s: %w", name, err)
 		}
-		w.values[index] = enc
+		values[index], _ = client.NewValue(s.Type(index), enc) // encode wrote a value of this type
 	}
-	for index, enc := range w.values {
-		l.state.Set(index, enc)
-		l.source.Changed(index)
+	for index, v := range values {
+		if err := s.SetAt(index, v); err != nil {
+			return nil, err
+		}
 	}
-	return w, nil
+	return values, nil
 }
 
-// encode returns text as wire bytes of value index. It converts the text like a JSON
-// payload, so that the same text means the same everywhere.
-func encode(l *link, index int, text string) ([]byte, error) {
-	t := l.state.Layout().Type(index)
+// encode returns text as wire bytes of a type. It converts the text like a JSON payload, so that the
+// same text means the same everywhere.
+func encode(t wire.ValueType, text string) ([]byte, error) {
 	value, err := valueForType(t, text)
 	if err != nil {
 		return nil, err
@@ -130,16 +129,16 @@ func encode(l *link, index int, text string) ([]byte, error) {
 	return enc, nil
 }
 
-// check returns errStop if the state still has the values that were written.
-func (w *write) check(client *dnpClient) error {
-	if client.links[w.link.id] != w.link {
+// check says whether the state still has the values that were written.
+func check(s *client.State, written map[int]client.Value) error {
+	if !s.Linked() {
 		return errors.New("the state was removed")
 	}
-	for i, enc := range w.values {
-		if !bytes.Equal(w.link.state.Value(i), enc) {
-			return fmt.Errorf("value %d is %s: the write was refused, or another client wrote after it", i, valueText(w.link.state, i))
+	for i, want := range written {
+		if s.At(i) != want {
+			return fmt.Errorf("value %s is %s: the write was refused, or another client wrote after it", named(s, i), valueText(s, i))
 		}
 	}
 	fmt.Println("ok")
-	return errStop
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
@@ -168,7 +167,10 @@ func harmless(text string) string {
 	}, text)
 }
 
-// valueText returns value i in readable form.
-func valueText(s *netstate.State, i int) string {
-	return harmless(string(payload.AppendValue(nil, s.Layout().Type(i), s.Value(i))))
+// valueJSON returns value i as a JSON payload has it.
+func valueJSON(s state, i int) []byte {
+	return payload.AppendValue(nil, s.Type(i), s.At(i).Append(nil))
 }
+
+// valueText returns value i in readable form.
+func valueText(s state, i int) string { return harmless(string(valueJSON(s, i))) }

@@ -10,9 +10,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -25,42 +27,159 @@ type watchCommand struct {
 	DNPFlags
 }
 
-// A view shows what happens to a client. Run calls flush after each turn, and at the time that
-// flush returned (zero time = at the next event).
+// An eventKind says what happened to the client.
+type eventKind uint8
+
+const (
+	connected eventKind = iota
+	linked
+	changed
+	unlinked
+	received
+	closed
+)
+
+// A state is what lines and tables show of a *client.State.
+type state interface {
+	ID() uint16
+	Key() string
+	Message() []byte
+	ReadOnly() bool
+	Len() int
+	Name(index int) string
+	Type(index int) wire.ValueType
+	At(index int) client.Value
+}
+
+// An event is what happened to the client, and is valid during the call that has it.
+type event struct {
+	kind    eventKind
+	address string
+	state   state
+	indices []int // of values that are new
+	message client.Message
+	reason  client.Reason
+}
+
+// A view shows what happens to a client. Run calls flush after events, and at the time that flush
+// returned (zero time = at the next event).
 type view interface {
-	show(e *dnp.Event, l *link)
+	show(e event)
 	flush(now time.Time) (again time.Time, err error)
 	end() error
+}
+
+// A watcher counts events and gives them to a view.
+type watcher struct {
+	full   func(shown int) bool
+	showed chan struct{} // one slot: wakes Run after events
+
+	mu      sync.Mutex // the client's goroutine brings events, that of Run flushes the view
+	view    view
+	shown   int
+	address string
+}
+
+// show gives an event to the view. The client tells of links before Dial returns.
+func (w *watcher) show(c *client.Client, e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.address == "" && c != nil {
+		w.address = c.Address().String()
+		w.showOne(event{kind: connected, address: w.address})
+	}
+	if e.kind != connected {
+		w.showOne(e)
+	}
+	select {
+	case w.showed <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) showOne(e event) {
+	if !w.full(w.shown) {
+		w.shown++
+		w.view.show(e)
+	}
+}
+
+// flush flushes the view, and reports whether it has enough.
+func (w *watcher) flush() (again time.Time, enough bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	again, err = w.view.flush(time.Now())
+	return again, w.full(w.shown), err
+}
+
+// config returns the events of a client that the view shows.
+func (w *watcher) config() client.Config {
+	return client.Config{
+		Link: func(c *client.Client, s *client.State) {
+			all := make([]int, s.Len())
+			for i := range all {
+				all[i] = i
+			}
+			w.show(c, event{kind: linked, state: s, indices: all})
+		},
+		Change: func(c *client.Client, s *client.State, indices []int) {
+			w.show(c, event{kind: changed, state: s, indices: indices})
+		},
+		Unlink: func(c *client.Client, s *client.State) {
+			if c.Err() == nil { // the end of the connection is one event
+				w.show(c, event{kind: unlinked, state: s})
+			}
+		},
+		Message: func(c *client.Client, m client.Message) { w.show(c, event{kind: received, message: m}) },
+	}
 }
 
 // Run watches until it is interrupted, a limit is reached or the connection ends.
 func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	v, shown, sent := c.view(), 0, false
-	watch := func(e *dnp.Event, l *link) {
-		if c.full(shown) || e.Kind == dnp.EventClosed && !c.JSON { // the error of the command has the reason
-			return
-		}
-		shown++
-		v.show(e, l)
+	w := &watcher{full: c.full, showed: make(chan struct{}, 1), view: c.view()}
+	err := c.watch(ctx, w)
+	if ctx.Err() != nil {
+		err = nil
 	}
-	err := c.play(ctx, c.Address, watch, func(client *dnpClient, now time.Time) (time.Time, error) {
-		if client.conn.Established() && !sent {
-			sent = true
-			for _, text := range c.Send {
-				if err := client.conn.Send([]byte(text), 0); err != nil {
-					return time.Time{}, err
-				}
-			}
+	if end, ok := errors.AsType[*client.EndError](err); ok && c.JSON { // otherwise the error of the command has the reason
+		w.show(nil, event{kind: closed, reason: end.Reason})
+	}
+	_, _, flushed := w.flush()
+	return errors.Join(err, flushed, w.view.end())
+}
+
+func (c *watchCommand) watch(ctx context.Context, w *watcher) error {
+	conn, err := c.dial(ctx, c.Address, w.config())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w.show(conn, event{kind: connected})
+	for _, text := range c.Send {
+		if err := conn.Send([]byte(text)); err != nil {
+			return err
 		}
-		again, err := v.flush(now)
-		if err == nil && c.full(shown) {
-			err = errStop
+	}
+	for {
+		again, enough, err := w.flush()
+		if err != nil || enough {
+			return err
 		}
-		return again, err
-	})
-	return errors.Join(err, v.end())
+		var timer <-chan time.Time
+		if !again.IsZero() {
+			timer = time.After(time.Until(again))
+		}
+		select {
+		case <-w.showed:
+		case <-timer:
+		case <-ctx.Done():
+			return nil
+		case <-conn.Done():
+			return conn.Err()
+		}
+	}
 }
 
 func (c *watchCommand) view() view {
@@ -77,10 +196,10 @@ func (c *watchCommand) view() view {
 // A lineView prints one line per event.
 type lineView struct {
 	out  *bufio.Writer
-	line func(e *dnp.Event, l *link) string
+	line func(e event) string
 }
 
-func (v *lineView) show(e *dnp.Event, l *link) { fmt.Fprintln(v.out, v.line(e, l)) } // flush returns the error
+func (v *lineView) show(e event) { fmt.Fprintln(v.out, v.line(e)) } // flush returns the error
 
 func (v *lineView) flush(time.Time) (time.Time, error) { return time.Time{}, v.out.Flush() }
 
@@ -95,6 +214,7 @@ type eventLine struct {
 	Address  string      `json:"address,omitempty"`
 	Link     *uint16     `json:"link,omitempty"`
 	Message  string      `json:"message,omitempty"` // of the link; bytes that are not text are in base64 after base64:
+	Key      string      `json:"key,omitempty"`     // of the state, if the link message describes it
 	ReadOnly *bool       `json:"read_only,omitempty"`
 	Values   []lineValue `json:"values,omitempty"`
 	Reliable *bool       `json:"reliable,omitempty"`
@@ -105,33 +225,39 @@ type eventLine struct {
 
 type lineValue struct {
 	Index int             `json:"index"`
+	Name  string          `json:"name,omitempty"`
 	Type  string          `json:"type"`
 	Value json.RawMessage `json:"value"`
 }
 
 // jsonLine returns an event as a JSON object.
-func jsonLine(e *dnp.Event, l *link) string {
+func jsonLine(e event) string {
 	out := eventLine{Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
-	if l != nil {
-		out.Link, out.Message = (*uint16)(&l.id), payload.MessageText(l.message)
-	}
-	switch e.Kind {
-	case dnp.EventConnected:
-		out.Type, out.Address = "connected", e.Conn.Addr().String()
-	case dnp.EventLinkOffered:
-		out.Type, out.ReadOnly, out.Values = "linked", &l.readOnly, lineValues(l)
-	case dnp.EventUpdate:
-		out.Type, out.Values = "changed", lineValues(l)
-	case dnp.EventLinkDown:
-		out.Type = "unlinked"
-	case dnp.EventMessage:
-		text := payload.MessageText(e.Data)
-		out.Type, out.Reliable, out.Text = "message", &e.Reliable, &text
-		if e.Reliable {
-			out.Number = &e.Number
+	if s := e.state; s != nil {
+		id := s.ID()
+		out.Link, out.Message = &id, payload.MessageText(s.Message())
+		if s.Key() != string(s.Message()) {
+			out.Key = s.Key()
 		}
-	case dnp.EventClosed:
-		out.Type, out.Reason = "closed", e.Reason.String()
+	}
+	switch e.kind {
+	case connected:
+		out.Type, out.Address = "connected", e.address
+	case linked:
+		readOnly := e.state.ReadOnly()
+		out.Type, out.ReadOnly, out.Values = "linked", &readOnly, lineValues(e)
+	case changed:
+		out.Type, out.Values = "changed", lineValues(e)
+	case unlinked:
+		out.Type = "unlinked"
+	case received:
+		text := payload.MessageText(e.message.Data)
+		out.Type, out.Reliable, out.Text = "message", &e.message.Reliable, &text
+		if e.message.Reliable {
+			out.Number = &e.message.Number
+		}
+	case closed:
+		out.Type, out.Reason = "closed", string(e.reason)
 	}
 	b, err := json.Marshal(out)
 	if err != nil {
@@ -140,47 +266,51 @@ func jsonLine(e *dnp.Event, l *link) string {
 	return string(b)
 }
 
-func lineValues(l *link) (list []lineValue) {
-	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
-		t := l.state.Layout().Type(i)
-		list = append(list, lineValue{i, t.String(), payload.AppendValue(nil, t, l.state.Value(i))})
+func lineValues(e event) (list []lineValue) {
+	for _, i := range e.indices {
+		list = append(list, lineValue{i, e.state.Name(i), e.state.Type(i).String(), valueJSON(e.state, i)})
 	}
 	return list
 }
 
 // plainLine returns an event in readable form, for output to a file or another program.
-func plainLine(e *dnp.Event, l *link) string {
-	switch e.Kind {
-	case dnp.EventConnected:
-		return "connected to " + e.Conn.Addr().String()
-	case dnp.EventMessage:
-		return messageLine(e)
+func plainLine(e event) string {
+	switch e.kind {
+	case connected:
+		return "connected to " + e.address
+	case received:
+		return messageLine(e.message)
+	case closed:
+		return "closed: " + string(e.reason)
 	}
 	var values []string
-	for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
-		name := strconv.Itoa(i)
-		if e.Kind == dnp.EventLinkOffered {
-			name = l.state.Layout().Type(i).String()
+	for _, i := range e.indices {
+		name := named(e.state, i)
+		if e.kind == linked && e.state.Name(i) == "" {
+			name = e.state.Type(i).String()
 		}
-		values = append(values, name+"="+valueText(l.state, i))
+		values = append(values, name+"="+valueText(e.state, i))
 	}
-	text := fmt.Sprintf("%04x %s", uint16(l.id), harmless(payload.MessageText(l.message)))
+	text := fmt.Sprintf("%04x %s", e.state.ID(), keyText(e.state))
 	switch {
-	case e.Kind == dnp.EventLinkDown:
+	case e.kind == unlinked:
 		return "- " + text
-	case e.Kind == dnp.EventUpdate:
+	case e.kind == changed:
 		return "~ " + text + " " + strings.Join(values, " ")
-	case l.readOnly:
+	case e.state.ReadOnly():
 		return "+ " + text + " (read-only) " + strings.Join(values, " ")
 	}
 	return "+ " + text + " (read-write) " + strings.Join(values, " ")
 }
 
+// keyText returns the key of a state for a terminal, base64 if it is no text.
+func keyText(s state) string { return harmless(payload.MessageText([]byte(s.Key()))) }
+
 // messageLine returns a message from the server in readable form.
-func messageLine(e *dnp.Event) string {
+func messageLine(m client.Message) string {
 	kind := "unreliable"
-	if e.Reliable {
-		kind = "reliable " + strconv.FormatUint(e.Number, 10)
+	if m.Reliable {
+		kind = "reliable " + strconv.FormatUint(m.Number, 10)
 	}
-	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(payload.MessageText(e.Data)), kind, len(e.Data))
+	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(payload.MessageText(m.Data)), kind, len(m.Data))
 }

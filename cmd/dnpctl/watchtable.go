@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/replication/payload"
 	"golang.org/x/term"
 )
 
@@ -45,30 +44,30 @@ type tableView struct {
 }
 
 type row struct {
-	link    *link
+	state   state
 	changed []time.Time // of each value, when it changed last
 }
 
-func (v *tableView) show(e *dnp.Event, l *link) {
+func (v *tableView) show(e event) {
 	v.dirty = true
-	at := slices.IndexFunc(v.rows, func(r *row) bool { return r.link == l })
-	switch e.Kind {
-	case dnp.EventConnected:
-		v.server = e.Conn.Addr().String()
-	case dnp.EventLinkOffered:
-		v.rows = append(v.rows, &row{link: l, changed: make([]time.Time, l.state.Layout().Len())})
-		slices.SortStableFunc(v.rows, func(a, b *row) int { return slices.Compare(a.link.message, b.link.message) })
-	case dnp.EventUpdate:
+	at := slices.IndexFunc(v.rows, func(r *row) bool { return r.state == e.state })
+	switch e.kind {
+	case connected:
+		v.server = e.address
+	case linked:
+		v.rows = append(v.rows, &row{state: e.state, changed: make([]time.Time, e.state.Len())})
+		slices.SortStableFunc(v.rows, func(a, b *row) int { return strings.Compare(a.state.Key(), b.state.Key()) })
+	case changed:
 		v.changes++
 		now := time.Now()
-		for i, ok := l.changed.Next(0); ok; i, ok = l.changed.Next(i + 1) {
+		for _, i := range e.indices {
 			v.rows[at].changed[i] = now
 		}
 		v.lastMark = now.Add(markDuration)
-	case dnp.EventLinkDown:
+	case unlinked:
 		v.rows = slices.Delete(v.rows, at, at+1)
-	case dnp.EventMessage:
-		v.messages = append(v.messages, messageLine(e))
+	case received:
+		v.messages = append(v.messages, messageLine(e.message))
 		v.messages = v.messages[max(0, len(v.messages)-messageLines):]
 	}
 }
@@ -128,19 +127,19 @@ func (v *tableView) draw(now time.Time) {
 // A cell is a piece of a line in one style.
 type cell struct{ text, style string }
 
-// cells returns a row: access, link message, and the values with their index.
+// cells returns a row: access, key, and the values with their names or indices.
 func (r *row) cells(now time.Time) []cell {
 	access := "rw"
-	if r.link.readOnly {
+	if r.state.ReadOnly() {
 		access = "r "
 	}
-	list := []cell{{fmt.Sprintf("%04x %s ", uint16(r.link.id), access), faintOn}, {fmt.Sprintf("%-20s", harmless(payload.MessageText(r.link.message))), ""}}
+	list := []cell{{fmt.Sprintf("%04x %s ", r.state.ID(), access), faintOn}, {fmt.Sprintf("%-20s", keyText(r.state)), ""}}
 	for i := range r.changed {
 		style := ""
 		if now.Sub(r.changed[i]) < markDuration {
 			style = markOn
 		}
-		list = append(list, cell{fmt.Sprintf("  %d ", i), faintOn}, cell{valueText(r.link.state, i), style})
+		list = append(list, cell{fmt.Sprintf("  %s ", named(r.state, i)), faintOn}, cell{valueText(r.state, i), style})
 	}
 	return list
 }

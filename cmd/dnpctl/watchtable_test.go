@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp"
-	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -30,33 +29,46 @@ func screen(t *testing.T, width, height int, fill func(v *tableView)) []string {
 	return strings.Split(strings.TrimSuffix(control.ReplaceAllString(text, ""), "\r\n"), "\r\n")
 }
 
-func stringState(t *testing.T, id wire.LinkID, message, value string) *link {
-	t.Helper()
-	layout, err := netstate.NewLayout([]netstate.Value{{Type: uint8Type}, {Type: wire.TypeString}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &link{id: id, message: []byte(message), state: netstate.NewState(layout)}
-	l.state.Set(1, append([]byte{byte(len(value)), 0}, value...))
-	return l
+// A testState has a uint8 and a string.
+type testState struct {
+	id      uint16
+	key     string
+	names   [2]string
+	encoded [2]string
+}
+
+func (s *testState) ID() uint16                { return s.id }
+func (s *testState) Key() string               { return s.key }
+func (s *testState) Message() []byte           { return []byte(s.key) }
+func (s *testState) ReadOnly() bool            { return false }
+func (s *testState) Len() int                  { return 2 }
+func (s *testState) Name(i int) string         { return s.names[i] }
+func (s *testState) Type(i int) wire.ValueType { return [2]wire.ValueType{1, wire.TypeString}[i] }
+
+func (s *testState) At(i int) client.Value {
+	v, _ := client.NewValue(s.Type(i), []byte(s.encoded[i]))
+	return v
+}
+
+func stringState(id uint16, message, value string) *testState {
+	return &testState{id: id, key: message, encoded: [2]string{"\x00", string([]byte{byte(len(value)), 0}) + value}}
 }
 
 func TestTable(t *testing.T) {
 	got := screen(t, 60, 10, func(v *tableView) {
 		v.server = "127.0.0.1:3413"
-		tower := stringState(t, 0x8001, "tower", "x")
-		v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, tower)
-		v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, stringState(t, 0x8000, "door", "\x1b[2Jboo"))
-		tower.changed = netstate.NewMask(2)
-		tower.changed.Set(0)
-		tower.state.Set(0, []byte{7})
-		v.show(&dnp.Event{Kind: dnp.EventUpdate}, tower)
-		v.show(&dnp.Event{Kind: dnp.EventMessage, Data: []byte("hello"), Reliable: true, Number: 3}, nil)
+		tower := stringState(0x8001, "tower", "x")
+		tower.names[0] = "hp"
+		v.show(event{kind: linked, state: tower})
+		v.show(event{kind: linked, state: stringState(0x8000, "door", "\x1b[2Jboo")})
+		tower.encoded[0] = "\x07"
+		v.show(event{kind: changed, state: tower, indices: []int{0}})
+		v.show(event{kind: received, message: client.Message{Data: []byte("hello"), Reliable: true, Number: 3}})
 	})
 	want := []string{
 		"127.0.0.1:3413  2 states, 1 changes   Ctrl-C ends",
 		`8000 rw door                  0 0  1 "\u001b[2Jboo"`,
-		`8001 rw tower                 0 «7  1 "x"`,
+		`8001 rw tower                 hp «7  1 "x"`,
 		"< hello (reliable 3, 5 bytes)",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -67,7 +79,7 @@ func TestTable(t *testing.T) {
 func TestTableTooSmall(t *testing.T) {
 	got := screen(t, 24, 4, func(v *tableView) {
 		for i := range 5 {
-			v.show(&dnp.Event{Kind: dnp.EventLinkOffered}, stringState(t, wire.LinkID(i), strings.Repeat("x", i+1), "a long text that does not fit"))
+			v.show(event{kind: linked, state: stringState(uint16(i), strings.Repeat("x", i+1), "a long text that does not fit")})
 		}
 	})
 	if len(got) != 3 || got[2] != "and 4 more states that …" {

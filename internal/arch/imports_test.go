@@ -18,6 +18,7 @@ import (
 var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
+	"dnp/linkmsg":  {},
 	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
@@ -31,7 +32,7 @@ var rules = map[string][]string{
 	"bus/natsconn": {"github.com/nats-io/nats.go"},
 	"subject":      {},
 
-	"replication":         {"replication/view", "internal/turn/heap", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication":         {"replication/view", "internal/turn/heap", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
@@ -55,7 +56,10 @@ var rules = map[string][]string{
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
 
+	"client": {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
+
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"examples/bots":      {"client"},
 	"examples/publisher": {"publisher"},
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
@@ -83,6 +87,8 @@ var rules = map[string][]string{
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
+	"internal/conform":   {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},        // proves clients, those that are made of dnp, too
+	"internal/edgetest":  {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
 	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},

@@ -208,7 +208,7 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable, drain 
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
-		ClientStates: clientStates[c.ClientStates], Recycle: recycles[c.Recycle], Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
+		ClientStates: clientStates[c.ClientStates], Recycle: recycles[c.Recycle], Describe: c.LinkMessage == "describe", Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
 		Auth: auths[c.Auth], TokenKeys: c.TokenKeys, LoginTimeout: c.LoginTimeout,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
 		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},

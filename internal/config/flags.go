@@ -153,6 +153,7 @@ type Edge struct {
 	Flush        time.Duration `default:"5ms" want:"0..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
 	OpenSpace    string        `default:"demo" want:"token" help:"Space that every client joins with --auth open."`
 	ClientStates string        `default:"game" want:"off,game,space" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
+	LinkMessage  string        `default:"key" want:"key,describe" help:"What clients are told of a state whose publisher gave it no message: key = its key, describe = JSON with the key and the names of the values, for clients that read it; only the key if that would take more than 1,100 bytes."`
 	Recycle      string        `default:"close" want:"close,tell" help:"What happens to a client whose session has used up nine tenths of its 45,055 LinkIds, one for each state that it was offered: close = the edge closes the connection at a quiet moment, and at the latest when all are used up, so that the client logs in again; tell = the edge only tells the game servers (event recycle)."`
 
 	Auth                string        `default:"open" want:"open,token,callout" help:"How clients identify themselves: open = not at all, for trusted networks; token = by a signed token in their first reliable message; callout = the edge asks the game's own service over NATS."`

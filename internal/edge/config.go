@@ -85,6 +85,9 @@ type Config struct {
 	// ClientStates says what becomes of states that clients offer.
 	ClientStates fanout.ClientStates
 
+	// Describe makes link messages describe the states whose publishers gave them no message.
+	Describe bool
+
 	// Recycle says what becomes of sessions whose LinkIds are nearly used up.
 	Recycle fanout.Recycle
 

@@ -146,7 +146,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 	}
 	w.spaces = fanout.New(fanout.Config{
 		Host: fanoutHost{requester{w}, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
-		Inbox: fmt.Sprintf("%s.%d", e.feeds.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates, Recycle: e.cfg.Recycle,
+		Inbox: fmt.Sprintf("%s.%d", e.feeds.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates, Recycle: e.cfg.Recycle, Describe: e.cfg.Describe,
 	})
 	if d := e.cfg.Durable; d != nil {
 		e.makeDurable(w, d)

@@ -59,6 +59,21 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "closes_without_margin", File: "internal/edge/worker.go", Old: "w.node.cfg.DrainTimeout-closeTime", New: "w.node.cfg.DrainTimeout", Package: "internal/edge", Run: "^TestDrainSpread$"},
 	{Name: "ready_while_it_closes", File: "internal/edge/edge.go", Old: "(e.cfg.Durable != nil || !e.draining.Load())", New: "true", Package: "internal/edge", Run: "^TestDrainSpread$"},
 
+	// What link messages tell.
+	{Name: "description_too_long", File: "dnp/linkmsg/linkmsg.go", Old: "err != nil || len(text) > SizeMax {", New: "err != nil {", Package: "dnp/linkmsg", Run: "^TestAppend$"},
+	{Name: "any_version_is_read", File: "dnp/linkmsg/linkmsg.go", Old: "|| f.Version != version ", New: "", Package: "dnp/linkmsg", Run: "^TestParse$"},
+	{Name: "names_of_before", File: "replication/publish.go", Old: "old.Desc.isDescribed():", New: "false:", Package: "replication", Run: "^TestDescribe$"},
+	{Name: "message_is_overwritten", File: "replication/publish.go", Old: "case op.HasMessage:\n\t\treturn given\n", New: "", Package: "replication", Run: "^TestDescribe$"},
+	{Name: "described_without_flag", File: "internal/edge/fanout/levels.go", Old: "b.Describe && string", New: "string", Package: "internal/systest", Run: "^TestDescribingEdge$"},
+	{Name: "own_message_is_described", File: "internal/edge/fanout/levels.go", Old: "b.Describe && string(d.Message) == d.Key {", New: "b.Describe {", Package: "internal/systest", Run: "^TestDescribingEdge$"},
+	{Name: "new_names_are_not_told", File: "internal/edge/fanout/space.go", Old: "message := s.linkMessage(st.Desc)\n", New: "message := st.Desc.Message\n", Package: "internal/systest", Run: "^TestDescribingEdge$"},
+
+	// What clients of the package client may write, and what they repeat.
+	{Name: "repeats_take_others_back", File: "client/state.go", Old: "\ts.forget(index)\n\treturn false", New: "\treturn false", Package: "client", Run: "^TestCrossing$"},
+	{Name: "refused_value_is_ignored", File: "client/state.go", Old: "since < 2*s.client.trip && bytes", New: "bytes", Package: "client", Run: "^TestCrossing$"},
+	{Name: "sends_without_bound", File: "client/client.go", Old: "len(c.queued) >= queuedMessagesMax || c.queuedBytes+len(data) > queuedBytesMax", New: "false", Package: "client", Run: "^TestSendBounds$"},
+	{Name: "own_state_is_sent_once", File: "client/state.go", Old: "s.source.Changed(index)\n\t\t\t\tw.advance()", New: "w.advance()", Package: "client", Run: "^TestRepeats$"},
+
 	// What operators read.
 	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},
 	{Name: "head_before_subscriptions", File: "internal/relay/ownership.go", Old: "\to.end = w.subscribeShard(o.shard)\n", New: "\tdefer func() { o.end = w.subscribeShard(o.shard) }()\n", Package: "internal/relay", Run: "^TestReady$"},

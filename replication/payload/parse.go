@@ -82,7 +82,7 @@ var ops = map[string]struct {
 	kind   replication.OpKind
 	fields []string
 }{
-	"put":      {replication.OpPut, []string{"op", "key", "message", "farewell", "access", "audience", "priority", "lod", "values"}},
+	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "values"}},
 	"set":      {replication.OpSet, []string{"op", "key", "values"}},
 	"remove":   {replication.OpRemove, []string{"op", "key"}},
 	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod"}},
@@ -145,6 +145,10 @@ func parsePut(op *replication.Op, f *fields) {
 	op.HasMessage = optional(f, "message", kindAny, &op.Message, message)
 	if op.HasMessage && len(op.Message) == 0 {
 		f.fail(badRequest("a link message has at least one byte"))
+	}
+	op.HasDescribe = optional(f, "describe", kindBoolean, &op.Describe, boolean)
+	if op.HasMessage && op.HasDescribe {
+		f.fail(badRequest("a state has a message or describe, not both"))
 	}
 	op.HasFarewell = optional(f, "farewell", kindAny, &op.Farewell, message)
 	op.HasAccess = optional(f, "access", kindAny, &op.Access, parseAccess)

@@ -211,6 +211,9 @@ func TestParseRefuses(t *testing.T) {
 		{`{"op":"audience","key":"k","audience":{"all":true,"except":{"all":true}}}`, "bad_request", `unknown field "all"`},
 		// The rest of put.
 		{`{"op":"put","key":"k"}`, "bad_request", `needs "values"`},
+		{`{"op":"put","key":"k","describe":1,"values":[{"type":"uint8"}]}`, "bad_request", `describe`},
+		{`{"op":"put","key":"k","describe":true,"message":"m","values":[{"type":"uint8"}]}`, "bad_request", `not both`},
+		{`{"op":"set","key":"k","describe":true,"values":{"a":1}}`, "bad_request", `describe`},
 		{`{"op":"put","key":"k","values":[]}`, "bad_request", "at least one value"},
 		{`{"op":"put","key":"k","values":{}}`, "bad_request", "want array, got object"},
 		{`{"op":"put","key":"k","values":[7]}`, "bad_request", "value 0: want object, got number"},

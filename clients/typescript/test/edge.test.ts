@@ -185,6 +185,17 @@ test("a state of the client is a state of the space, a removed state is gone", o
   await gone;
 });
 
+test("an edge that describes states tells the names of values", options, async () => {
+  const describing = await Deployment.start("--link-message", "describe");
+  try {
+    const lamp = await linked(play(describing.url), "lamp");
+    assert.deepEqual([lamp.get("on"), lamp.get("colour")], [lamp.get(0), lamp.get(1)]);
+    assert.match(new TextDecoder().decode(lamp.message), /^\{"v":1,"key":"lamp","names":\["on","colour"/);
+  } finally {
+    await describing.stop();
+  }
+});
+
 test("a token lets the client in, a bad one does not", options, async () => {
   const folder = mkdtempSync(join(tmpdir(), "dnprelay-client-"));
   let guarded: Deployment | undefined;

@@ -59,7 +59,7 @@ const (
 	ClientStatesOff
 )
 
-// Config is what Spaces are made of. All fields but ClientStates and Recycle must be set.
+// Config is what Spaces are made of. All fields but the last three must be set.
 type Config struct {
 	Host     Host
 	Endpoint *dnp.Endpoint // of the worker
@@ -76,6 +76,10 @@ type Config struct {
 
 	ClientStates ClientStates
 	Recycle      Recycle
+
+	// Describe makes the link message of each state whose publisher gave none describe it; see
+	// package linkmsg. Without, it is the key.
+	Describe bool
 }
 
 // Counts are the counters of the package: of messages, unless a comment says otherwise.

@@ -58,10 +58,18 @@ func linkTo(conn *dnp.Conn, st *replication.State) (link dnp.LinkInfo, src *dnp.
 	return link, nil, nil
 }
 
+// linkMessage returns the link message of a state.
+func (b *base) linkMessage(d *replication.Description) []byte {
+	if b.Describe && string(d.Message) == d.Key {
+		return d.Describing()
+	}
+	return d.Message
+}
+
 // describe gives every source of the state what the state says of itself.
-func (s *sources) describe(d *replication.Description) {
+func (s *sources) describe(d *replication.Description, message []byte) {
 	set := func(src *dnp.Source) {
-		src.SetDescription(d.Message, d.Farewell)
+		src.SetDescription(message, d.Farewell)
 		src.SetPriority(d.Priority)
 	}
 	set(s.full)
@@ -201,7 +209,7 @@ func newLevels(b *base) levels {
 // everything, and are moved to their level like those of a client whose groups changed.
 func (v *levels) newSource(st *replication.State, values *netstate.State) *dnp.Source {
 	return v.Endpoint.NewSource(dnp.SourceConfig{
-		State: values, Message: st.Desc.Message, Farewell: st.Desc.Farewell, Ref: st.Number, Data: st, Priority: st.Desc.Priority,
+		State: values, Message: v.linkMessage(st.Desc), Farewell: st.Desc.Farewell, Ref: st.Number, Data: st, Priority: st.Desc.Priority,
 	})
 }
 

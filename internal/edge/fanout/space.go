@@ -249,14 +249,15 @@ func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 // see and write it.
 func (s *space) Described(st *replication.State) {
 	src := source(st)
-	newMessage := !slices.Equal(src.Message(), st.Desc.Message)
+	message := s.linkMessage(st.Desc)
+	newMessage := !slices.Equal(src.Message(), message)
 	for _, session := range s.sessions {
 		if newMessage {
 			delete(session.declined, src)
 		}
 		s.unlinkWrong(session, st, newMessage)
 	}
-	sourcesOf(st).describe(st.Desc)
+	sourcesOf(st).describe(st.Desc, message)
 	for _, session := range s.sessions {
 		s.offer(session, st)
 	}

@@ -1,0 +1,436 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// TokenMax is the most bytes of [Config.Token].
+const TokenMax = 1350
+
+// Limits of what waits in a Client. Beyond them Send returns ErrFull.
+const (
+	queuedMessagesMax = 256
+	queuedBytesMax    = 64 << 10 // a message of any size may wait alone
+)
+
+// Errors that callers branch on. Why a connection ended is an [*EndError].
+var (
+	ErrFull  = errors.New("client: too many reliable messages wait to be sent")
+	ErrSize  = errors.New("client: a message has 1 byte to 1 MiB, an unreliable one at most 65,499 bytes")
+	ErrNoWay = errors.New("client: no carrier speaks this URL; want udp://HOST:PORT")
+)
+
+// A Reason says why a connection ended, or could not be made.
+type Reason string
+
+// The reasons that programs ask for. There are others, with the names of [dnp.CloseReason].
+const (
+	Closed   Reason = "local"    // by Close
+	Peer     Reason = "peer"     // the edge ended it
+	Timeout  Reason = "timeout"  // the edge does not answer
+	Rejected Reason = "rejected" // the edge takes no clients now
+	Refused  Reason = "refused"  // the edge ended it and did not acknowledge the login
+	Lost     Reason = "lost"     // the socket failed
+)
+
+// An EndError says why a connection ended. Err is the failure of the socket, for Lost.
+type EndError struct {
+	Address string
+	Reason  Reason
+	Made    bool // the connection was made before it ended
+	Err     error
+}
+
+// Error says what happened.
+func (e *EndError) Error() string {
+	switch {
+	case e.Err != nil:
+		return fmt.Sprintf("the connection to %s ended: %v", e.Address, e.Err)
+	case e.Made:
+		return fmt.Sprintf("the connection to %s ended: %s", e.Address, e.Reason)
+	case e.Reason == Timeout:
+		return fmt.Sprintf("no edge answers at %s", e.Address)
+	case e.Reason == Refused:
+		return fmt.Sprintf("%s refused the login", e.Address)
+	}
+	return fmt.Sprintf("%s refused the connection: %s", e.Address, e.Reason)
+}
+
+// Unwrap returns the failure of the socket, if there was one.
+func (e *EndError) Unwrap() error { return e.Err }
+
+// Config says how a client behaves, and what it hears. The zero value of each field stands for its
+// default. The functions may be nil; they may call everything but [Client.Close] (`go c.Close()`
+// does), [Client.Until], [Client.Await] and [Client.Flush], which wait for what only their own goroutine
+// can do.
+type Config struct {
+	// Token logs the client in at edges with --auth token. It has at most TokenMax bytes.
+	Token string
+
+	// Login is the whole login message instead, for edges with --auth callout. It has at most
+	// 1,357 bytes.
+	Login []byte
+
+	// Profile is the dialect of the edge. The default is denetwork.
+	Profile wire.Profile
+
+	// Timeout is how long Dial waits for an answer of the edge; default 5 s. A login takes
+	// longer, until ctx of Dial ends.
+	Timeout time.Duration
+
+	// UpdateInterval is the least time between two sendings of values that this client sets;
+	// default 30 ms. What is set meanwhile goes with the next one, as the newest value.
+	UpdateInterval time.Duration
+
+	// BytesPerSecond is how much the client sends at most, with headers. The default is 56 KiB,
+	// because edges drop what is beyond 64 KiB or 200 datagrams a second.
+	BytesPerSecond int
+
+	// StatesMax is how many states of the edge the client takes; default 4,096. It declines
+	// others.
+	StatesMax int
+
+	// Link tells of a state that came, Unlink of one that ended: the game removed it, this
+	// client may not see it any more, the edge refuses a state that this client offers, or the
+	// connection ends.
+	Link, Unlink func(*Client, *State)
+
+	// Change tells which values of a state the edge changed, by index in order. The list is valid
+	// during the call. A value that arrives again is no change.
+	Change func(c *Client, s *State, changed []int)
+
+	// Message tells of a message to this client. Its data are valid during the call.
+	Message func(*Client, Message)
+
+	// End tells why the connection ended. It is the last event, and there is none if Dial
+	// returns an error.
+	End func(*Client, error)
+}
+
+// A Message is what a game server sent.
+type Message struct {
+	Data     []byte
+	Reliable bool
+	Number   uint64 // of a reliable one: it counts the commands of the edge, with gaps
+}
+
+// A Client is a connection to an edge. All methods may be called from any goroutine.
+type Client struct {
+	cfg     Config
+	carrier carrier
+	done    chan struct{} // closed when run ends
+	calls   []call        // of the goroutine of run, which uses both again for each datagram
+	indices []int
+
+	// mu guards the rest. Its goroutine, which runs the endpoint, holds it for one datagram at a
+	// time; a program holds it in methods, which read states and queue what the goroutine sends.
+	// Ownership by that goroutine alone would make each read of a value a message to it.
+	mu       sync.Mutex
+	endpoint *dnp.Endpoint
+	conn     *dnp.Conn
+	dialed   time.Time
+	trip     time.Duration // a round trip, or crossMax if that is less
+	made     bool
+	ready    bool // made, and logged in if there is a login
+	ended    error
+	closing  bool
+	idle     bool          // run waits, or will, so that it has to be woken
+	turned   chan struct{} // closed at the end of the next turn; nil if no call waits for it
+
+	states  map[wire.LinkID]*State
+	own     map[*dnp.Source]*State
+	writing map[*State]struct{} // states with values that this client set and still repeats
+	flushAt time.Time           // no sending of values before
+	scrubAt time.Time           // when the values of own states are sent again
+
+	queued      []int // sizes of reliable messages that were not sent yet
+	queuedBytes int
+}
+
+// Dial connects to the edge at an address such as udp://127.0.0.1:3413 and logs in. It returns when the
+// edge accepted the client. Without a port it is 3413. The error is that of ctx, an [*EndError], or
+// says what is wrong with an argument.
+//
+// ctx bounds Dial only: the connection lasts until Close, or until it ends by itself.
+func Dial(ctx context.Context, url string, cfg Config) (*Client, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	way, err := open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, way, cfg)
+}
+
+func (cfg *Config) validate() error {
+	switch {
+	case len(cfg.Token) > TokenMax:
+		return fmt.Errorf("client: the token has %d bytes, at most %d", len(cfg.Token), TokenMax)
+	case len(cfg.Login) > wholeMax:
+		return fmt.Errorf("client: the login has %d bytes, at most %d", len(cfg.Login), wholeMax)
+	case cfg.Token != "" && len(cfg.Login) > 0:
+		return errors.New("client: Token and Login are both set")
+	case cfg.StatesMax < 0 || cfg.StatesMax > dnp.LinksPossible:
+		return fmt.Errorf("client: StatesMax is %d, want 0 to %d", cfg.StatesMax, dnp.LinksPossible)
+	case cfg.UpdateInterval < 0 || cfg.Timeout < 0 || cfg.BytesPerSecond < 0:
+		return errors.New("client: UpdateInterval, Timeout or BytesPerSecond is less than zero")
+	}
+	return nil
+}
+
+// wholeMax is the most bytes of a message that is never cut (dnp/PROTOCOL.md, Long messages).
+const wholeMax = 1357
+
+// dial connects by a carrier, which it closes at the end.
+func dial(ctx context.Context, way carrier, cfg Config) (*Client, error) {
+	c := &Client{
+		cfg: cfg.withDefaults(), carrier: way, done: make(chan struct{}), dialed: time.Now(),
+		states: map[wire.LinkID]*State{}, own: map[*dnp.Source]*State{}, writing: map[*State]struct{}{},
+	}
+	var err error
+	if c.endpoint, err = dnp.New(c.cfg.endpoint(way.size())); err == nil {
+		c.conn, err = c.endpoint.Connect(c.dialed, way.peer())
+	}
+	if err != nil {
+		return nil, errors.Join(err, way.close())
+	}
+	go c.run() // ends with the connection; Close waits for it
+	if err := c.Until(ctx, c.isReady); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.UpdateInterval == 0 {
+		cfg.UpdateInterval = 30 * time.Millisecond
+	}
+	if cfg.BytesPerSecond == 0 {
+		cfg.BytesPerSecond = 56 << 10
+	}
+	if cfg.StatesMax == 0 {
+		cfg.StatesMax = 4096
+	}
+	return cfg
+}
+
+// endpoint returns the configuration of the protocol. The client itself repeats the values that it set,
+// because a repeat must stop when another value of the edge comes.
+func (cfg *Config) endpoint(datagramMax int) dnp.Config {
+	return dnp.Config{
+		Profile:        cfg.Profile,
+		ConnectTimeout: cfg.Timeout,
+		ConnectResend:  min(300*time.Millisecond, cfg.Timeout), // a person may be waiting
+		DatagramMax:    datagramMax,
+		BytesPerSecond: cfg.BytesPerSecond,
+		PeerLinksMax:   cfg.StatesMax,
+		PeerValuesMax:  netstate.ValuesMax,
+		Refresh:        []time.Duration{},
+		ScrubInterval:  -1,
+	}
+}
+
+// Address returns the address of the edge.
+func (c *Client) Address() netip.AddrPort { return c.carrier.peer() }
+
+// Done returns a channel that is closed when the connection has ended and the last event was told.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection ended; nil while it lasts.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// Close ends the connection, tells the edge, and waits until that is done. Messages that the edge has
+// not acknowledged are lost; see Flush. A function of Config must not call it.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closing = true
+	c.conn.Close(dnp.CloseLocal)
+	c.wake()
+	c.mu.Unlock()
+	<-c.done
+	return nil
+}
+
+// Send sends a message reliably and in order to the game server. It copies data, 1 byte to 1 MiB, and
+// returns before the edge has them. It returns ErrFull if 256 messages or 64 KiB wait to be sent, and
+// the reason if the connection has ended. See Flush.
+func (c *Client) Send(data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.over(); err != nil {
+		return err
+	}
+	if len(c.queued) > 0 && (len(c.queued) >= queuedMessagesMax || c.queuedBytes+len(data) > queuedBytesMax) {
+		return ErrFull
+	}
+	if err := c.conn.Send(data, sendToken); err != nil {
+		return sizeError(err)
+	}
+	c.queued = append(c.queued, len(data))
+	c.queuedBytes += len(data)
+	c.wake()
+	return nil
+}
+
+// sendToken makes the endpoint tell when a message was sent. Messages are sent in order, so they need no
+// tokens of their own.
+const sendToken = 1
+
+// SendUnreliable sends a message of 1 to 65,499 bytes once. It may get lost.
+func (c *Client) SendUnreliable(data []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.over(); err != nil {
+		return err
+	}
+	c.wake()
+	return sizeError(c.conn.SendUnreliable(data))
+}
+
+func sizeError(err error) error {
+	if errors.Is(err, dnp.ErrEmpty) || errors.Is(err, dnp.ErrTooLarge) {
+		return ErrSize
+	}
+	return err
+}
+
+// over returns why nothing can be sent any more. mu is held.
+func (c *Client) over() error {
+	switch {
+	case c.ended != nil:
+		return c.ended
+	case c.closing:
+		return c.endError(Closed, nil)
+	}
+	return nil
+}
+
+// Undelivered returns how many bytes of reliable messages the edge has not acknowledged.
+func (c *Client) Undelivered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.endpoint.Undelivered(c.conn)
+}
+
+// Flush waits until the edge has acknowledged all reliable messages.
+func (c *Client) Flush(ctx context.Context) error {
+	return c.Until(ctx, func() bool { return c.Undelivered() == 0 })
+}
+
+// Until waits until reached returns true. It calls reached at once, and again whenever something
+// arrived. The error is that of ctx, or why the connection ended. A function of Config must not call it.
+func (c *Client) Until(ctx context.Context, reached func() bool) error {
+	for {
+		turned := c.nextTurn()
+		if reached() {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.done:
+			if reached() {
+				return nil
+			}
+			return c.Err()
+		}
+	}
+}
+
+// nextTurn returns a channel that is closed at the end of the next turn.
+func (c *Client) nextTurn() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turned == nil {
+		c.turned = make(chan struct{})
+	}
+	return c.turned
+}
+
+func (c *Client) isReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready
+}
+
+// States returns the states that are linked, those of this client too, in no order.
+func (c *Client) States() []*State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*State, 0, len(c.states)+len(c.own))
+	for _, s := range c.states {
+		list = append(list, s)
+	}
+	for _, s := range c.own {
+		if s.linked {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// State returns the linked state of the edge with this key, or nil.
+func (c *Client) State(key string) *State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.states {
+		if s.key == key {
+			return s
+		}
+	}
+	return nil
+}
+
+// Await waits until a state with this key is linked. The error is that of ctx, or why the connection
+// ended.
+func (c *Client) Await(ctx context.Context, key string) (s *State, err error) {
+	err = c.Until(ctx, func() bool { s = c.State(key); return s != nil })
+	return s, err
+}
+
+// Stats returns the counters of the protocol.
+func (c *Client) Stats() dnp.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.endpoint.Stats()
+}
+
+// wake makes run look at what was queued. mu is held.
+func (c *Client) wake() {
+	if c.idle {
+		c.idle = false
+		c.carrier.wake()
+	}
+}
+
+func (c *Client) endError(reason Reason, err error) error {
+	return &EndError{Address: c.carrier.peer().String(), Reason: reason, Made: c.made && reason != Refused, Err: err}
+}
+
+// dequeue forgets the messages that were sent.
+func (c *Client) dequeue() {
+	if len(c.queued) > 0 {
+		c.queuedBytes -= c.queued[0]
+		c.queued = slices.Delete(c.queued, 0, 1)
+	}
+}

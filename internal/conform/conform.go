@@ -1,0 +1,128 @@
+// Package conform is a scripted edge that proves clients of DNP: it goes through the rules of
+// dnp/PROTOCOL.md step by step, at the level of datagrams, and says which ones a client keeps.
+//
+// [Run] waits for one client on a socket. The program of the client obeys messages of this edge, such as
+// "echo hello"; clients/CONFORMANCE.md lists them. The package shares the codec with the product and
+// nothing else: an edge made of package dnp would be as right or wrong as a client that is made of it.
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Config says how to prove a client.
+type Config struct {
+	// Patience is how long the edge waits for anything that a client has to do; default 5 s.
+	Patience time.Duration
+
+	// Token is what the client has to log in with; empty if it does not log in.
+	Token string
+
+	// Quick leaves out the steps that take many seconds.
+	Quick bool
+
+	// quiet is how long the edge watches for repetitions that must not come; default 2 s.
+	quiet time.Duration
+
+	// Out, if set, gets a line for each step when it ends.
+	Out io.Writer
+}
+
+// A Result is the outcome of a step.
+type Result struct {
+	Name string
+	Rule string // of dnp/PROTOCOL.md: a section, or a rule by its name
+	Err  error  // nil if the client keeps the rule
+	Note string // why the step was not tried; empty if it was
+}
+
+// Passed reports whether the client keeps the rule.
+func (r Result) Passed() bool { return r.Err == nil && r.Note == "" }
+
+// String returns the line of a report.
+func (r Result) String() string {
+	switch {
+	case r.Err != nil:
+		return fmt.Sprintf("FAIL  %-20s %v  [%s]", r.Name, r.Err, r.Rule)
+	case r.Note != "":
+		return fmt.Sprintf("SKIP  %-20s %s  [%s]", r.Name, r.Note, r.Rule)
+	}
+	return fmt.Sprintf("PASS  %-20s [%s]", r.Name, r.Rule)
+}
+
+// errNotOffered is the error of a step for something that a client need not have.
+var errNotOffered = errors.New("the client does not offer it")
+
+// A step proves one rule. It returns an error that says what the client did and what it should do.
+type step struct {
+	name, rule string
+	run        func(*peer) error
+	slow       bool
+}
+
+// Run proves the client that connects to the socket first, and returns a result for each step. The
+// error is that of ctx, or of the socket.
+func Run(ctx context.Context, socket *net.UDPConn, cfg Config) (results []Result, err error) {
+	if cfg.Patience == 0 {
+		cfg.Patience = 5 * time.Second
+	}
+	if cfg.quiet == 0 {
+		cfg.quiet = 2 * time.Second
+	}
+	p := newPeer(ctx, socket, cfg)
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	lost := ""
+	for i, s := range steps() {
+		r := Result{Name: s.name, Rule: s.rule}
+		switch {
+		case lost != "":
+			r.Note = "not tried: the connection did not survive " + lost
+		case s.slow && cfg.Quick:
+			r.Note = "not tried: it takes long"
+		default:
+			r.Err = p.try(s)
+			if errors.Is(r.Err, errNotOffered) {
+				r.Err, r.Note = nil, errNotOffered.Error()
+			}
+			if p.broken != nil {
+				return results, p.broken
+			}
+			if r.Err != nil && (i < connectSteps || p.sync() != nil) {
+				lost = s.name
+			}
+		}
+		results = append(results, r)
+		if cfg.Out != nil {
+			fmt.Fprintln(cfg.Out, r)
+		}
+	}
+	return results, nil
+}
+
+// try runs a step. What the client did wrong meanwhile counts, whatever the step is about.
+func (p *peer) try(s step) error {
+	p.begin()
+	if err := s.run(p); err != nil {
+		return err
+	}
+	if len(p.faults) > 0 {
+		return errors.New(p.faults[0])
+	}
+	return nil
+}
+
+// Failed returns how many steps failed.
+func Failed(results []Result) (n int) {
+	for _, r := range results {
+		if r.Err != nil {
+			n++
+		}
+	}
+	return n
+}
