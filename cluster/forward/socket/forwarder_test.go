@@ -118,7 +118,7 @@ func TestForwarder(t *testing.T) {
 		b.want(t, "in order", fmt.Sprintf("%d a %d", forward.ToOwner, i))
 	}
 	b.Return("a", someone, 1, []byte("answer"))
-	a.want(t, "the answer", fmt.Sprintf("%d  answer", forward.ToClient))
+	a.want(t, "the answer", fmt.Sprintf("%d b answer", forward.ToClient))
 	b.Forward("a", someone, 0, []byte("lost?"))
 	a.want(t, "no edge serves the client", fmt.Sprintf("%d b lost?", forward.Orphan))
 	large := bytes.Repeat([]byte("x"), 60_000)
