@@ -108,9 +108,9 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandReliableAck:
 		c.receiveAck(body, now)
 	case wire.CommandLinkUp:
-		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkUp(body, &c.send, now), now)
+		c.life.hearIf(c.links.receiveAnswer(body, now) || c.links.receiveLinkUp(body, &c.send, now), now)
 	case wire.CommandLinkDown:
-		c.life.hearIf(c.links.question.receive(body) || c.links.receiveLinkDown(body, now), now)
+		c.life.hearIf(c.links.receiveAnswer(body, now) || c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
 		c.life.hearIf(c.links.receiveUpdate(body, now), now)
 		c.links.correct(&c.path, len(p), now, out)
@@ -162,8 +162,12 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	}
 	c.continueStored(now, out)
 	c.acks.resend(&c.path, now, out)
-	if !c.resend(now, out) {
-		c.end(CloseTimeout, out)
+	if c.links.question.advance(now, c.loss.copies()) && c.log.isDoubted() {
+		c.Close(CloseUncertain)
+		return
+	}
+	if !c.resend(now, out) { // a trial goes before the question behind it
+		c.end(c.send.givenUp(), out)
 		return
 	}
 	if now >= c.send.probeAt(&c.e.cfg, &c.life, &c.path) {
@@ -172,11 +176,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	if now >= c.life.askAt(&c.e.cfg, c.client) {
 		c.life.doubted = true
 	}
-	if c.links.question.advance(now) && c.log.isDoubted() {
-		c.Close(CloseUncertain)
-		return
-	}
-	if c.life.doubted {
+	if c.life.doubted || c.send.trial() >= 0 {
 		c.links.asker().ask()
 	}
 	c.links.presume(now)
@@ -315,6 +315,7 @@ func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
 	}
 	c := e.add(to, t)
 	c.state, c.client, c.links.ids.connector = connConnecting, true, true
+	c.send.long = longTaken // a server is not asked
 	c.connect = connecting{next: t, until: t.add(e.cfg.ConnectTimeout)}
 	c.wake()
 	return c, nil

@@ -64,6 +64,10 @@ const (
 	// acknowledges something.
 	EventUnanswered
 
+	// EventTooLarge: the peer turned out not to take messages of more than 1,357 bytes, so the
+	// reliable message with this Token, which may be 0, is not sent. It had no number.
+	EventTooLarge
+
 	// EventUnstored: a logged connection has something to store; see journal.go.
 	EventUnstored
 )
@@ -128,6 +132,7 @@ const (
 	CloseExpired                       // given by owners: the peer's permission ended
 	CloseReplaced                      // given by owners: the same client connected once more
 	CloseRecycle                       // given by owners: the LinkIds are used up, or nearly; a new connection has all of them
+	CloseStuck                         // a reliable command stayed unacknowledged, although later ones were not
 
 	numCloseReasons = iota
 )
@@ -137,7 +142,7 @@ var closeNames = [...]string{
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",
-	CloseExpired: "expired", CloseReplaced: "replaced", CloseRecycle: "recycle",
+	CloseExpired: "expired", CloseReplaced: "replaced", CloseRecycle: "recycle", CloseStuck: "stuck",
 }
 
 // String returns the name of r in metrics and logs.

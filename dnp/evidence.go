@@ -57,13 +57,13 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 	switch {
 	case r.Err() != nil:
 	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
-		if c.links.question.asks(wire.LinkID(seq)) {
+		if id := wire.LinkID(seq); c.links.question.asks(id) || c.send.answersTrial(id) {
 			return awaited
 		}
 	case cmd == wire.CommandReliableAck:
 		n, ok := profile.Unwrap(seq, c.send.next)
-		switch o := c.send.find(n); {
-		case !ok || o == nil || o.sends == 0:
+		switch o := c.send.awaits(n); {
+		case !ok || o == nil:
 		case len(p) > 3 && wire.AckCode(p[3]) != wire.AckSuccess:
 			return doubtful
 		default:
@@ -122,8 +122,9 @@ type question struct {
 	open    bool       // the series goes on
 	answers uint8      // of the series, of which EventAnswered told
 	list    []inquiry
-	again   instant // when the next question is due; never
-	rest    instant // no series begins before
+	again   instant     // when the next question is due; never
+	rest    instant     // no series begins before
+	unclear wire.LinkID // of the latest trial that was acknowledged as a part and has no verdict; 0 for none
 }
 
 // An inquiry is one question.
@@ -160,27 +161,32 @@ func (q *question) askIfAlive() bool {
 // next queues the next question.
 func (q *question) next() {
 	id := q.newID()
-	for _, used := q.links.slotOf(id); used; _, used = q.links.slotOf(id) { // by the peer, or by an earlier release
-		id = q.newID()
-	}
 	q.list = append(q.list, inquiry{id: id})
 	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: standIn(id)}
 }
 
+// newID returns an id that the peer was not asked with lately, and that no link has: of the peer, or of
+// an earlier release.
 func (q *question) newID() wire.LinkID {
-	return questionFirst + wire.LinkID(q.links.core.cfg.Rand.UintN(questionIDs))
+	for {
+		id := questionFirst + wire.LinkID(q.links.core.cfg.Rand.UintN(questionIDs))
+		if _, used := q.links.slotOf(id); !used && !q.links.send.asks(id) {
+			return id
+		}
+	}
 }
 
 // advance asks again if that is due. It reports true if the peer acknowledged all questions and
-// answered none.
-func (q *question) advance(now instant) (unanswered bool) {
+// answered none, unless they stand behind a trial. copies is how often a repeat is sent on the path.
+func (q *question) advance(now instant, copies int) (unanswered bool) {
 	if q.nextTimeout() > now {
 		return false
 	}
 	q.again = never
+	q.links.send.pressTrial(now, copies, &q.links.core.cfg)
 	if len(q.list) == questionsMax {
 		q.open = false
-		return !slices.ContainsFunc(q.list, func(a inquiry) bool { return a.acked && a.answered })
+		return q.links.send.untried() && !slices.ContainsFunc(q.list, func(a inquiry) bool { return a.acked && a.answered })
 	}
 	q.next()
 	return false
@@ -221,20 +227,18 @@ func (q *question) acknowledged(now instant) {
 			q.settle(a)
 		}
 	}
+	if w := q.links.send; w.long == longTried && w.unanswered() > 0 { // the next question may not get through
+		q.again = min(q.again, now.add(questionPatience))
+	}
 }
 
-// receive takes a LinkUp or LinkDown, and reports whether it answers a question. p is what
-// follows the command byte.
-func (q *question) receive(p []byte) bool {
+// receive takes LinkUp or LinkDown of an id, and reports whether it answers a question.
+func (q *question) receive(id wire.LinkID) bool {
 	if q == nil || !q.open {
 		return false
 	}
-	m, err := wire.ParseLinkUp(p) // both have the same fields
-	if err != nil {
-		return false // counted by who parses it next
-	}
 	for i := range q.list {
-		if a := &q.list[i]; a.id == m.Link && a.number > 0 {
+		if a := &q.list[i]; a.id == id && a.number > 0 {
 			if !a.answered {
 				a.answered = true
 				q.answers++
@@ -265,4 +269,188 @@ func (q *question) settle(a *inquiry) {
 		q.again = now
 	}
 	q.links.log.believe()
+}
+
+// Java acknowledges the first part of a long message and never counts its number, so it is stuck there for
+// good, and nothing else tells it from peers that take long messages (dnp/PROTOCOL.md, Long messages). So a
+// trial comes before the first long message to a client. Its number is sent as a first part that no
+// application sees, because the next one empties the buffer. A question stands behind it. Who takes long
+// messages answers that. If it has no answer, the number of the trial is sent as a question: Java takes that,
+// answers, and goes on.
+//
+// Both forms mean nothing to an application, so the log and snapshots have the question, marked with
+// PartFirst, and any owner sends it. An acknowledgement of the number shows only that one of the forms
+// arrived. Late ones reach a successor, too. So the number counts as acknowledged only when the peer has
+// answered it or a question behind it, or acknowledged a number so far ahead that it must have counted this
+// one. Nothing else depends on answers to a trial, so one is enough, which a stranger guesses with one of 16,384
+// datagrams.
+
+// A longState is what is known of whether the peer takes long messages.
+type longState uint8
+
+const (
+	longUnknown longState = iota
+	longTried             // a trial is in flight, sent as a part
+	longAsked             // as a question; the part was acknowledged before
+	longVague             // as a question; the part was not, so it may have got lost
+	longTaken
+	longLimited
+)
+
+// trialsMax bounds the trials of a connection that find nothing out, because answers got lost.
+const trialsMax = 4
+
+// trialPart is what a trial has as a part: Java's buffer has one byte.
+var trialPart = []byte{0, 0}
+
+// tries reports whether a command is a trial that the peer is not known to have counted.
+func (o *outgoing) tries() bool { return o.kind == SentFrozen && o.flags != 0 && !o.acked }
+
+// trial returns the place of the trial in flight, or -1. There is one at most.
+func (w *sendWindow) trial() int {
+	for i := range w.flight {
+		if w.flight[i].tries() {
+			return i
+		}
+	}
+	return -1
+}
+
+// needsTrial reports whether it is not known whether the peer takes the first message of the queue.
+func (w *sendWindow) needsTrial(cfg *Config) bool {
+	return w.long < longTaken && len(w.queue) > 0 && len(w.queue[0].data) > w.partless(cfg) && cfg.Profile.Long()
+}
+
+// heldUp reports whether that message waits for a trial that is under way, and all behind it.
+func (w *sendWindow) heldUp(cfg *Config) bool { return w.needsTrial(cfg) && w.trying() }
+
+// untried reports whether this owner has no trial under way.
+func (w *sendWindow) untried() bool { return w.long == longUnknown || w.long >= longTaken }
+
+// trying reports whether a trial is under way, of this owner or an earlier one.
+func (w *sendWindow) trying() bool { return !w.untried() || w.trial() >= 0 }
+
+func isQuestion(id wire.LinkID) bool { return id >= questionFirst && id < questionFirst+questionIDs }
+
+// sentQuestion returns the place of the question with this id in flight, or -1.
+func (w *sendWindow) sentQuestion(id wire.LinkID) int {
+	return slices.IndexFunc(w.flight, func(o outgoing) bool { return o.kind == SentFrozen && o.link == id && o.sends > 0 })
+}
+
+// asks reports whether a question with this id is in flight or about to be.
+func (w *sendWindow) asks(id wire.LinkID) bool {
+	return w.sentQuestion(id) >= 0 || w.question != nil && w.question.link == id
+}
+
+// answersTrial reports whether LinkUp or LinkDown of this id shows that the peer has counted the trial.
+func (w *sendWindow) answersTrial(id wire.LinkID) bool {
+	i := w.trial()
+	if i < 0 || !isQuestion(id) {
+		return false
+	}
+	at := w.sentQuestion(id)
+	return at > i || at == i && w.long != longTried
+}
+
+// try makes the trial o, and asks the question behind it.
+func (q *question) try(o *outgoing) {
+	w := q.links.send
+	if !q.open || len(q.list) == questionsMax {
+		q.open, q.answers, q.list = true, 0, q.list[:0]
+	}
+	q.again = never
+	q.next()
+	o.link = q.newID()
+	o.data = standIn(o.link)
+	w.long = longTried
+	w.trials++
+}
+
+// rests reports whether a command is a trial that was acknowledged as a part. As a question it is sent again
+// until it or one behind it is answered.
+func (w *sendWindow) rests(o *outgoing) bool { return o.seen && w.long == longTried }
+
+// unanswered returns how many questions behind the trial the peer acknowledged and did not answer.
+func (w *sendWindow) unanswered() (n int) {
+	if i := w.trial(); i >= 0 {
+		for _, o := range w.flight[i+1:] {
+			if o.acked && o.kind == SentFrozen && isQuestion(o.link) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// pressTrial has the trial sent as a question from now on, if the peer did not answer those behind it: as many
+// of them as the path needs copies, because answers get lost, or as the window has room for.
+func (w *sendWindow) pressTrial(now instant, copies int, cfg *Config) {
+	n := w.unanswered()
+	if w.long != longTried || n == 0 || n < copies && len(w.flight) < sendWindowSize {
+		return
+	}
+	o := &w.flight[w.trial()]
+	if w.long = longVague; o.seen {
+		w.long = longAsked
+	}
+	o.last = now - instant(cfg.ReliableResend) // due at once
+}
+
+// receiveAnswer takes a LinkUp or LinkDown, and reports whether it answers a question or a trial. p is what
+// follows the command byte.
+func (t *linkTable) receiveAnswer(p []byte, now instant) bool {
+	m, err := wire.ParseLinkUp(p) // both have the same fields
+	if err != nil {
+		return false // counted by who parses it next
+	}
+	tried := t.send.answersTrial(m.Link)
+	if tried {
+		t.asker().judgeTrial(m.Link)
+	} else if q := t.question; q != nil && m.Link == q.unclear { // another trial may be under way
+		t.send.long, q.unclear, tried = longLimited, 0, true
+	}
+	if tried {
+		t.log.want(needSoon)
+		t.commandsProcessed(now)
+	}
+	return t.question.receive(m.Link) || tried
+}
+
+// judgeTrial notes that the peer answered the question with this id, and so has counted the trial. As a
+// part it was counted only by a peer that takes long messages. One that answers the trial itself, after it
+// acknowledged the part, did not count that. Its answer may come after those to questions behind it.
+func (q *question) judgeTrial(id wire.LinkID) {
+	w := q.links.send
+	o := &w.flight[w.trial()]
+	switch {
+	case w.long == longTried:
+		w.long, o.takeDown = longTaken, false // it was no offer
+	case w.long == longAsked && o.link == id:
+		w.long = longLimited
+	case w.long == longAsked:
+		q.unclear = o.link
+	}
+	if !o.seen {
+		w.repeated() // its acknowledgement may follow
+	}
+	w.acknowledged(o)
+}
+
+// refuseLong takes the messages out of the queue that a limited peer does not take.
+func (t *linkTable) refuseLong() {
+	w := t.send
+	if w.long != longLimited {
+		return
+	}
+	w.queue = slices.DeleteFunc(w.queue, func(m outgoing) bool {
+		if len(m.data) <= w.partless(&t.core.cfg) {
+			return false
+		}
+		w.bytes -= len(m.data)
+		if m.takeDown {
+			t.takeDown(m.link)
+		}
+		t.core.event(t.conn, Event{Kind: EventTooLarge, Token: m.token})
+		return true
+	})
 }

@@ -142,7 +142,7 @@ var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkPresumed: "link presumed", EventLinkDown: "link down",
 	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventUsedUp: "used up", EventSuspect: "suspect",
-	EventUnstored: "unstored", EventAnswered: "answered", EventUnanswered: "unanswered",
+	EventUnstored: "unstored", EventAnswered: "answered", EventUnanswered: "unanswered", EventTooLarge: "too large",
 }
 
 func eventText(v Event) string {
@@ -164,6 +164,8 @@ func eventText(v Event) string {
 			text += fmt.Sprintf(" %d=%x", i, b)
 		}
 		return text
+	case EventTooLarge:
+		return fmt.Sprintf("too large %d", v.Token)
 	case EventSent:
 		return fmt.Sprintf("sent %d number=%d", v.Token, v.Number)
 	}

@@ -32,7 +32,7 @@ type ReceivedCommand struct {
 type SentCommand struct {
 	Number   uint64
 	Kind     CommandKind
-	Flags    wire.PartFlags // SentPart
+	Flags    wire.PartFlags // SentPart; PartFirst of a SentFrozen: a trial, see evidence.go
 	TakeDown bool           // LinkDown of Link follows
 	Link     wire.LinkID
 	ReadOnly bool   // SentLink
@@ -427,6 +427,9 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 	}
 	if s.TakeDown {
 		t.replayTakeDown(s.Link)
+	}
+	if o.kind == SentPart {
+		w.long = longTaken
 	}
 	if o.kind == SentLink {
 		slot, ok := t.replayOffer(s, resolve)

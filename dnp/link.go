@@ -57,8 +57,8 @@ func (c *Conn) unlink(slot int, farewell []byte) {
 	t.remove(slot)
 	switch {
 	case !offered: // the peer never learned of it
-	case len(farewell) > 0:
-		if c.Send(farewell, 0) == nil && (!inFlight || c.log != nil) {
+	case len(farewell) > 0 && c.Send(farewell, 0) == nil: // a peer that is limited gets LinkDown alone
+		if !inFlight || c.log != nil {
 			m := &c.send.queue[len(c.send.queue)-1]
 			m.takeDown, m.link = true, l.id
 		}
@@ -160,6 +160,11 @@ func (t *linkTable) appendOutgoing(b []byte, n uint64, o *outgoing) []byte {
 		return wire.ReliableMessageLong{Seq: seq, Flags: o.flags, Data: o.data}.Append(b)
 	case SentLink:
 		return t.appendOffer(b, seq, int(o.slot))
+	case SentFrozen:
+		if o.tries() && t.send.long == longTried {
+			return wire.ReliableMessageLong{Seq: seq, Flags: wire.PartFirst, Data: trialPart}.Append(b)
+		}
+		fallthrough
 	default:
 		return append(append(b, byte(wire.CommandReliableLinkState), byte(seq), byte(seq>>8)), o.data...)
 	}
@@ -213,6 +218,7 @@ func (t *linkTable) offerSent(slot int) {
 // before the peer has processed the offer, so its repeats for a link that ended begin
 // here, again if need be.
 func (t *linkTable) commandsProcessed(now instant) {
+	t.refuseLong() // whether or not commands before the trial are acknowledged
 	done := t.send.processed()
 	for i := range done {
 		switch o := &done[i]; {

@@ -24,6 +24,7 @@ func TestChoose(t *testing.T) {
 	full := make([]outgoing, sendWindowSize)
 	half := make([]outgoing, sendWindowSize/2)
 	text := []outgoing{{data: []byte("m")}}
+	cfg := quiet().withDefaults()
 	offer := []uint16{0}
 	for _, tt := range []struct {
 		why            string
@@ -47,7 +48,7 @@ func TestChoose(t *testing.T) {
 		{"messages pass an offer that waits for its turn", sendWindow{offers: offer, queue: text}, true, false, takeOther},
 		{"but leave half the window to it", sendWindow{flight: half, offers: offer, queue: text}, true, false, takeOffer},
 	} {
-		if got := tt.w.choose(wire.Denetwork, tt.mayOffer, tt.open); got != tt.want {
+		if got := tt.w.choose(&cfg, tt.mayOffer, tt.open); got != tt.want {
 			t.Errorf("%s: choice %d, want %d", tt.why, got, tt.want)
 		}
 	}

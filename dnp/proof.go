@@ -541,7 +541,7 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	case err != nil || len(m.Data) == 0:
 		e.drop(DropTruncated)
 		return
-	case m.Seq != 0 || len(m.Data) > partlessMax:
+	case m.Seq != 0 || len(m.Data) > WholeMax:
 		e.drop(DropUnproven)
 		return
 	}

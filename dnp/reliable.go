@@ -7,14 +7,16 @@ import (
 )
 
 // Send queues a reliable message of 1 to LongMax bytes (60,000 in profile spec),
-// which it copies. With a token that is not 0, EventSent reports its number. Errors
+// which it copies. With a token that is not 0, EventSent reports its number. Whether a
+// client takes messages of more than 1,357 bytes is found out when the first waits to be
+// sent; if it does not, EventTooLarge reports those that wait, and Send refuses others. Errors
 // are ErrEmpty, ErrTooLarge, ErrClosed, and ErrBacklog, which closes the
 // connection, because a peer that misses a message must know.
 func (c *Conn) Send(data []byte, token uint64) error {
 	cfg := &c.e.cfg
 	sizeMax := cfg.LongMax
-	if !cfg.Profile.Long() {
-		sizeMax = min(sizeMax, specMessageLimit)
+	if !cfg.Profile.Long() || c.send.long == longLimited {
+		sizeMax = min(sizeMax, c.send.partless(cfg))
 	}
 	switch {
 	case len(data) == 0:
@@ -37,7 +39,7 @@ func (c *Conn) choose(now instant) choice {
 	if !c.send.waiting() {
 		return takeNothing
 	}
-	choice := c.send.choose(c.e.cfg.Profile, c.offerAt(now) <= now, c.e.offers.mayOffer(now))
+	choice := c.send.choose(&c.e.cfg, c.offerAt(now) <= now, c.e.offers.mayOffer(now))
 	if choice == takeOther && c.send.messageAt(&c.budget, now) > now {
 		return takeNothing
 	}
@@ -58,7 +60,10 @@ func (c *Conn) offerAt(now instant) instant {
 func (c *Conn) nextCommand(now instant, offers *int) (o outgoing, ok bool) {
 	switch c.choose(now) {
 	case takeOther:
-		return c.send.nextOther(&c.e.cfg), true
+		if o = c.send.nextOther(&c.e.cfg); o.tries() {
+			c.links.asker().try(&o)
+		}
+		return o, true
 	case takeOffer:
 		if *offers == 0 {
 			return o, false
@@ -128,13 +133,16 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		if now >= c.life.givesUpAt(cfg, o.first) {
 			return false
 		}
+		if w.rests(o) {
+			continue
+		}
 		if now >= c.life.unansweredAt(o.first, r.trip) {
 			c.life.alarmed = true
 			c.e.event(c.handle, Event{Kind: EventUnanswered})
 		}
 		if now >= w.resendAt(cfg, r, o) && !w.beyond(i) {
 			c.e.stats.Resends++
-			if !o.past || o.sends > 1 { // otherwise the peer may have dropped it
+			if (!o.past || o.sends > 1) && !(o.tries() && w.long != longTried) { // otherwise the peer may have dropped it, or acknowledged it
 				c.loss.add(true)
 			}
 			if o.overtook >= overtakersMin && c.disorder > 0 {
@@ -161,7 +169,7 @@ func (c *Conn) resend(now instant, out Sender) bool {
 		c.log.want(needSoon)
 	}
 	c.links.commandsProcessed(now)
-	w.widen(cfg.Profile, now)
+	w.widen(cfg, now)
 	return true
 }
 
@@ -177,7 +185,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	if o.sends < 1<<16-1 {
 		o.sends++
 	}
-	o.last, o.timed, o.overtook, o.passed = now, first, 0, false
+	o.last, o.timed, o.overtook, o.passed, o.seen = now, first, 0, false, false
 	if !first {
 		c.send.repeated()
 	}
@@ -207,9 +215,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	}
 	w, profile := &c.send, c.e.cfg.Profile
 	n, ok := profile.Unwrap(m.Seq, w.next)
-	o := w.find(n)
+	o := w.awaits(n)
 	switch {
-	case !ok || o == nil || o.sends == 0:
+	case !ok || o == nil:
 		c.e.drop(DropUnknownAck)
 		if !ok || !w.spare(n) {
 			c.life.wrongAck()
@@ -241,7 +249,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 			c.e.stats.Crowded++
 		}
 		c.log.agree()
-		w.acknowledged(o)
+		if o.seen = o.tries(); !o.seen { // the peer may be stuck at a trial
+			w.acknowledged(o)
+		}
 		c.log.want(needSoon)
 		c.e.stats.Inferred += uint64(w.infer(profile, n))
 		c.links.question.acknowledged(now)

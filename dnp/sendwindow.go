@@ -12,12 +12,15 @@ const (
 	sendWindowPast = 2 * sendWindowSize // while the oldest one was sent again; see stuck
 	flightBytesMax = 64 << 10           // of them, before the last one: a snapshot contains them
 	hastyResend    = 100 * time.Millisecond
-	overtakersMin  = 2    // that show the loss of a command: one may have been overtaken by chance
-	sparesMax      = 16   // second acknowledgements that are expected
-	sparesBehind   = 32   // how far behind the oldest command in flight their numbers may be
-	longPartSlack  = 10   // a part leaves this much of DatagramMax free: 1,190 of 1,200
-	partlessMax    = 1357 // libraries send as much in one command 4
+	overtakersMin  = 2  // that show the loss of a command: one may have been overtaken by chance
+	sparesMax      = 16 // second acknowledgements that are expected
+	sparesBehind   = 32 // how far behind the oldest command in flight their numbers may be
+	longPartSlack  = 10 // a part leaves this much of DatagramMax free: 1,190 of 1,200
 )
+
+// WholeMax is the size in bytes of the longest message that goes as one command 4, as in the
+// libraries. Not every client takes longer ones.
+const WholeMax = 1357
 
 // Libraries that wait for a number near the wrap do not acknowledge repeats of those
 // just before it, so one lost acknowledgement there would end the session
@@ -58,6 +61,7 @@ type outgoing struct {
 	passed   bool  // commands that were sent later are among those
 	past     bool  // it was sent past the window of the peer, which may drop it
 	shown    bool  // an offer: the peer seems to have taken it, because LinkUp came
+	seen     bool  // a trial: the peer acknowledged its last copy, and may be stuck at it
 	timed    bool  // it was sent once, so its acknowledgement says how long the round trip takes
 	first    instant
 	last     instant
@@ -86,6 +90,8 @@ type sendWindow struct {
 	partAt   int        // bytes of it that have a number; 0 if none is being sent
 	offered  bool       // the last command that was chosen between messages and offers was an offer
 	peerLong bool       // the peer understands command 10
+	long     longState  // whether the peer takes long messages
+	trials   uint8      // that found nothing out
 	limit    uint8      // of len(flight), near the wrap; 0 for sendWindowSize
 	spares   uint8      // second acknowledgements that may come, because commands were sent again
 	probes   uint8      // probes to send
@@ -100,7 +106,7 @@ func (w *sendWindow) room(p wire.Profile) bool {
 		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
 	size := sendWindowSize + w.lead()
-	if w.stuck() {
+	if w.stuck() || w.question != nil && w.onTrial() { // other commands must not take the room for the answer
 		size = sendWindowPast
 	}
 	if size > sendWindowSize && w.nearWrap(p) {
@@ -115,8 +121,11 @@ func (w *sendWindow) room(p wire.Profile) bool {
 // them, and they are sent again when it has the oldest one. That is no loss, and no reason to send
 // more past the window: where the path changes the order of datagrams, the peer drops many.
 func (w *sendWindow) stuck() bool {
-	return len(w.flight) > 0 && w.flight[0].sends > 1 && !w.flight[0].past
+	return len(w.flight) > 0 && w.flight[0].sends > 1 && !w.flight[0].past && !w.onTrial()
 }
+
+// onTrial reports whether the window waits for a trial.
+func (w *sendWindow) onTrial() bool { return w.trial() == 0 }
 
 // lead returns how many of the oldest commands the peer seems to have taken. If its LinkUp was forged, it drops the commands
 // that follow past its window, and they are sent again; nothing else depends on it.
@@ -236,10 +245,10 @@ const (
 // neither waits for the other's backlog; the parts of a message stay together.
 // budgetAllows says that the budget allows an offer, queueAllows that the offer queue does.
 // Messages do not wait for the offer queue, but leave half the window to offers that do.
-func (w *sendWindow) choose(p wire.Profile, budgetAllows, queueAllows bool) choice {
-	messages := len(w.queue) > 0
+func (w *sendWindow) choose(cfg *Config, budgetAllows, queueAllows bool) choice {
+	messages := len(w.queue) > 0 && !w.heldUp(cfg)
 	switch {
-	case !w.room(p):
+	case !w.room(cfg.Profile):
 		return takeNothing
 	case w.partAt > 0 || w.urgent():
 		return takeOther
@@ -278,6 +287,9 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 		return outgoing{kind: SentProbe}
 	}
 	w.offered = false
+	if w.needsTrial(cfg) {
+		return outgoing{kind: SentFrozen, flags: wire.PartFirst, takeDown: true}
+	}
 	m := w.queue[0]
 	w.queue[0] = outgoing{}
 	w.queue = w.queue[1:]
@@ -296,7 +308,7 @@ func (w *sendWindow) partless(cfg *Config) int {
 	if !cfg.Profile.Long() {
 		return specMessageLimit
 	}
-	return max(partlessMax, cfg.DatagramMax-3)
+	return max(WholeMax, cfg.DatagramMax-3)
 }
 
 // nextPart returns the next part of the long message.
@@ -324,6 +336,14 @@ func (w *sendWindow) add(o outgoing) (n uint64, _ *outgoing) {
 	w.next++
 	w.flight = append(w.flight, o)
 	return n, &w.flight[len(w.flight)-1]
+}
+
+// awaits returns the command with this number, if an acknowledgement of it is awaited.
+func (w *sendWindow) awaits(n uint64) *outgoing {
+	if o := w.find(n); o != nil && o.sends > 0 && !o.seen {
+		return o
+	}
+	return nil
 }
 
 // find returns the command with this number, if it is unacknowledged.
@@ -361,6 +381,12 @@ func (w *sendWindow) spare(n uint64) bool {
 }
 
 func (w *sendWindow) acknowledged(o *outgoing) {
+	if o.tries() && !w.untried() { // without a verdict
+		w.long = longUnknown
+		if w.trials >= trialsMax {
+			w.long = longLimited
+		}
+	}
 	o.acked = true
 	if o.kind == SentPart || o.kind == SentProbe {
 		w.peerLong = true
@@ -422,9 +448,9 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 }
 
 // beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the
-// oldest one. Then repeats are useless.
+// oldest one. Then repeats are useless. It may have counted a trial, which only the answer to a question shows.
 func (w *sendWindow) beyond(i int) bool {
-	return i >= sendWindowSize && w.limit == 0 && i >= sendWindowSize+w.lead()
+	return i >= sendWindowSize && w.limit == 0 && i >= sendWindowSize+w.lead() && !w.onTrial()
 }
 
 // overtaken notes that a command was acknowledged that was sent once. It overtook those whose last
@@ -446,7 +472,10 @@ func (w *sendWindow) nextTimeout(cfg *Config, l *liveness, r pace) instant {
 	at := never
 	for i := range w.flight {
 		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			if at = min(at, l.givesUpAt(cfg, o.first), l.unansweredAt(o.first, r.trip)); !w.beyond(i) {
+			if at = min(at, l.givesUpAt(cfg, o.first)); w.rests(o) {
+				continue
+			}
+			if at = min(at, l.unansweredAt(o.first, r.trip)); !w.beyond(i) {
 				at = min(at, w.resendAt(cfg, r, o))
 			}
 		}
@@ -470,15 +499,15 @@ func (w *sendWindow) atEdge(p wire.Profile, now instant) bool {
 
 // widen opens the window by one command where it may be stuck on a lost acknowledgement
 // that the peer will not repeat, with a probe if nothing else waits.
-func (w *sendWindow) widen(p wire.Profile, now instant) {
-	if !w.atEdge(p, now) || now.sub(w.grewAt) < edgeGrowth {
+func (w *sendWindow) widen(cfg *Config, now instant) {
+	if !w.atEdge(cfg.Profile, now) || now.sub(w.grewAt) < edgeGrowth {
 		return
 	}
 	w.grewAt = now
 	if w.limit = max(w.limit, sendWindowSize); w.limit < sendWindowMax {
 		w.limit++
 	}
-	if missing := int(w.limit) - len(w.flight); missing > 0 && !w.waiting() && w.peerLong {
+	if missing := int(w.limit) - len(w.flight); missing > 0 && (!w.waiting() || w.heldUp(cfg)) && w.peerLong {
 		w.probes = uint8(missing)
 	}
 }
@@ -518,13 +547,21 @@ func (w *sendWindow) infer(p wire.Profile, n uint64) (inferred int) {
 		if number+recvAhead > n {
 			break
 		}
-		if across := number/m != n/m; o.acked || across && blind && o.sends < edgeSendings {
+		if across := number/m != n/m; o.acked || across && blind && (o.sends < edgeSendings || o.tries()) {
 			continue
 		}
 		inferred++
 		w.acknowledged(o)
 	}
 	return inferred
+}
+
+// givenUp returns why the connection ends if the oldest command is given up.
+func (w *sendWindow) givenUp() CloseReason {
+	if slices.ContainsFunc(w.flight, func(o outgoing) bool { return o.acked || o.seen }) { // the oldest never is
+		return CloseStuck
+	}
+	return CloseTimeout
 }
 
 // ackState returns the number of the oldest command in flight, and which of those in

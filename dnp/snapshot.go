@@ -407,6 +407,9 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	if part := r.message(); w.partAt > 0 {
 		w.part = &part
 	}
+	if t.ids.connector || w.partAt > 0 || slices.ContainsFunc(w.flight, func(o outgoing) bool { return o.kind == SentPart }) {
+		w.long = longTaken
+	}
 	for range r.count() {
 		if slot, ok := t.slotOf(r.id()); ok && t.slots[slot].phase == LinkQueued && !slices.Contains(w.offers, uint16(slot)) {
 			w.offers = append(w.offers, uint16(slot))

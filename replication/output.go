@@ -42,6 +42,7 @@ const (
 	EventReassert  EventType = "reassert"
 	EventRecycle   EventType = "recycle"
 	EventUncertain EventType = "uncertain"
+	EventLimited   EventType = "limited" // the client takes no long messages
 )
 
 // An Event informs game servers. The Store makes changed and refused events, the nodes make the

@@ -122,8 +122,15 @@ func (c *simClient) listen() {
 // payload is message i of the game.
 func (c *simClient) payload(i int) []byte {
 	text := fmt.Sprintf("g%d", i)
-	if c.Behaviour().LongMessage == dnptest.LongWorks && i%40 == 17 {
+	if longPayload(i) {
 		text += strings.Repeat("-", 2500)
 	}
 	return []byte(text)
+}
+
+func longPayload(i int) bool { return i%40 == 17 }
+
+// refuses reports whether the edge refuses message i of the game, because the client does not take it.
+func (c *simClient) refuses(i int) bool {
+	return longPayload(i) && c.Behaviour().LongMessage != dnptest.LongWorks
 }

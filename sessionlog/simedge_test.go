@@ -418,7 +418,7 @@ func (e *simEdge) serve(c *simClient, s *sessionlog.Session) {
 		return
 	}
 	for len(slices.Collect(conn.QueuedTokens)) < 8 && int(e.tokens[s]) < c.outLen {
-		if conn.Send(c.payload(int(e.tokens[s])), e.tokens[s]+1) != nil {
+		if err := conn.Send(c.payload(int(e.tokens[s])), e.tokens[s]+1); err != nil && !(err == dnp.ErrTooLarge && c.refuses(int(e.tokens[s]))) {
 			return
 		}
 		e.tokens[s]++

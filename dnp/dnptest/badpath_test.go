@@ -165,7 +165,7 @@ func manyLinks(t *testing.T, b dnptest.Behaviour, seed uint64, n int, delay time
 func TestCalmPath(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, jitter := range []time.Duration{0, 5 * time.Millisecond} {
-			var datagrams, bytes, resends, repeats uint64
+			var datagrams, bytes, resends, repeats, trials uint64
 			step := time.Millisecond
 			if *talks < 20 {
 				step = 4 * time.Millisecond
@@ -174,10 +174,13 @@ func TestCalmPath(t *testing.T) {
 				w, p := calmPath(t, b, simnet.Path{Delay: delay, Jitter: jitter})
 				s := w.server.e.Stats()
 				datagrams, bytes, resends, repeats = datagrams+s.DatagramsOut, bytes+s.BytesOut, resends+s.Resends, repeats+uint64(p.Stats.Repeats)
+				if b.LongMessage == dnptest.LongSticks {
+					trials++ // is sent as a part and as a question
+				}
 			}
 			t.Logf("%s, jitter %v: %d datagrams, %d bytes, %d commands sent again, %d arrived twice", b.Name, jitter, datagrams, bytes, resends, repeats)
-			if jitter == 0 && resends+repeats > 0 {
-				t.Errorf("%s: %d commands sent again, %d arrived twice, want none", b.Name, resends, repeats)
+			if jitter == 0 && resends+repeats > trials {
+				t.Errorf("%s: %d commands sent again, %d arrived twice, want %d", b.Name, resends, repeats, trials)
 			}
 		}
 	}
@@ -203,7 +206,7 @@ func calmPath(t *testing.T, b dnptest.Behaviour, path simnet.Path) (*world, *pla
 	})
 	w.net.Run(30 * time.Second)
 	if !p.done() || len(p.Links()) < 100 {
-		t.Fatalf("%s: %d links, client %v", b.Name, len(p.Links()), p.Phase())
+		t.Fatalf("%s: %d links, client %v %s, server %+v", b.Name, len(p.Links()), p.Phase(), p.Reason(), p.remote())
 	}
 	return w, p
 }

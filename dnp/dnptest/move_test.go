@@ -54,7 +54,7 @@ func move(t *testing.T, seed uint64, b dnptest.Behaviour, loss float64) {
 			t.Errorf("state %s differs", name)
 		}
 	}
-	if moves < 10 || p.Stats.Exceptions > 0 {
+	if moves < 10 || p.Stats.Exceptions > 0 && b.LongMessage != dnptest.LongSticks { // Java raises at a trial
 		t.Errorf("%d moves, %+v", moves, p.Stats)
 	}
 }
@@ -63,7 +63,7 @@ func move(t *testing.T, seed uint64, b dnptest.Behaviour, loss float64) {
 // snapshot and the states.
 func (s *server) move(r *remote) {
 	snapshot := r.conn.AppendSnapshot(nil)
-	e, err := dnp.New(dnp.Config{Profile: s.profile, Listen: true, Rand: rand.New(rand.NewPCG(1, 2))})
+	e, err := dnp.New(dnp.Config{Profile: s.profile, Listen: true, Rand: rand.New(rand.NewPCG(1, uint64(s.w.net.Elapsed())))})
 	if err != nil {
 		s.w.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 	if path.Loss == 0 && path.Jitter == 0 && string(r.own.State().Value(0)) != string(own.State.Value(0)) {
 		t.Error("the server has another value of the client's own state")
 	}
-	if p.Stats.Exceptions > 0 || p.Stats.Stale > 0 {
+	if p.Stats.Exceptions > 0 && b.LongMessage != dnptest.LongSticks || p.Stats.Stale > 0 { // Java raises at a trial
 		t.Errorf("the client raised: %+v", p.Stats)
 	}
 }
@@ -163,6 +163,7 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 	p := w.addPlayer(b)
 	p.messages(laps*65535+2000, laps*65535+2000)
 	p.toClient.long, p.toServer.long, p.give.long, p.want.long = false, false, false, false
+	p.toClient.skips, p.want.skips = false, false
 	p.start(30)
 	stormy := false
 	near := func(n int) bool { n %= int(b.Modulus); return n > b.Modulus-200 || n < 200 }

@@ -74,6 +74,8 @@ type remote struct {
 	ups    int
 	own    *dnp.Source // the state that the client offered
 	lost   int         // connections before this one at the address
+
+	refused int // long messages to the client, which is Java
 }
 
 // A counter makes or checks numbered messages, some of them long if the receiver can
@@ -82,12 +84,15 @@ type counter struct {
 	next  int
 	limit int
 	long  bool
-	more  int // bytes that each message has besides its number
+	skips bool // the receiver is Java, so the long ones are refused
+	more  int  // bytes that each message has besides its number
 }
+
+func isLong(n int) bool { return n%50 == 7 }
 
 func (c *counter) message() []byte {
 	p := append(binary.LittleEndian.AppendUint32(nil, uint32(c.next)), make([]byte, c.more)...)
-	if c.long && c.next%50 == 7 {
+	if c.long && isLong(c.next) {
 		p = append(p, make([]byte, 3000)...)
 	}
 	c.next++
@@ -99,8 +104,11 @@ func (c *counter) take(p []byte) error {
 	if len(p) < 4 {
 		return fmt.Errorf("message of %d bytes", len(p))
 	}
+	if c.skips && isLong(c.next) {
+		c.next++
+	}
 	n, size := int(binary.LittleEndian.Uint32(p)), 4+c.more
-	if c.long && n%50 == 7 {
+	if c.long && isLong(n) {
 		size += 3000
 	}
 	if n != c.next || len(p) != size {
@@ -166,6 +174,13 @@ func (s *server) event(now time.Time, ev *dnp.Event) {
 		if err := r.want.take(ev.Data); err != nil {
 			s.w.Fatalf("%v: the server got %v from %v", s.w.net.Elapsed(), err, addr)
 		}
+	case dnp.EventTooLarge:
+		if !r.give.skips {
+			s.w.Fatalf("%v: a long message is refused, but the client takes it", s.w.net.Elapsed())
+		}
+		r.refused++
+		r.room++
+		s.feed(r)
 	case dnp.EventSent:
 		r.room++
 		s.feed(r)
@@ -197,10 +212,14 @@ func (s *server) connected(addr netip.AddrPort, c *dnp.Conn) {
 // feed keeps up to 20 messages queued.
 func (s *server) feed(r *remote) {
 	for r.room > 0 && r.give.next < r.give.limit && !r.closed {
-		if err := r.conn.Send(r.give.message(), 1); err != nil {
+		switch err := r.conn.Send(r.give.message(), 1); {
+		case err == dnp.ErrTooLarge && r.give.skips && isLong(r.give.next-1):
+			r.refused++
+		case err != nil:
 			s.w.Fatalf("%v: send message %d: %v", s.w.net.Elapsed(), r.give.next, err)
+		default:
+			r.room--
 		}
-		r.room--
 	}
 }
 
@@ -308,12 +327,12 @@ func (w *world) player(addr netip.AddrPort) *player {
 }
 
 // messages sets how many reliable messages are sent each way, some of them long. Java
-// cannot receive long ones. Python loses parts of its own when a datagram is lost,
+// cannot receive long ones, so the server refuses them. Python loses parts of its own when a datagram is lost,
 // because after the first acknowledgement it repeats none of the others.
 func (p *player) messages(toServer, toClient int) {
 	long := p.Behaviour().LongMessage
 	p.toServer = counter{limit: toServer, long: !p.Behaviour().DropsTail}
-	p.toClient = counter{limit: toClient, long: long != dnptest.LongSticks}
+	p.toClient = counter{limit: toClient, long: true, skips: long == dnptest.LongSticks}
 	p.give, p.want = p.toServer, p.toClient
 	p.toServer.next, p.toClient.next = 0, 0
 }

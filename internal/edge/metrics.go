@@ -141,6 +141,8 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		of.Counter("offers.refused", "{state}", "States of clients that were refused.", func(s *Stats) uint64 { return s.OffersRefused }),
 		of.Counter("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
 			func(s *Stats) uint64 { return s.MessagesRefused }),
+		of.Counter("clients.limited", "{session}", "Sessions whose clients turned out not to take messages above 1,357 bytes.",
+			func(s *Stats) uint64 { return s.ClientsLimited }),
 	}
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)

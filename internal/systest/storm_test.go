@@ -89,7 +89,7 @@ func storm(t *testing.T, seed uint64) {
 	s.net.Run(time.Minute)
 	s.compareLeft()
 	x.check(s.T)
-	s.endings.check(s.T, "timeout", "hole")
+	s.endings.check(s.T, "timeout", "stuck", "hole")
 }
 
 // compareLeft wants no states of clients that left. The event that says so may have been lost;

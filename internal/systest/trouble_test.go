@@ -118,7 +118,7 @@ func trouble(t *testing.T, seed uint64) (servedInTheEnd, clients int) {
 	}
 	w.blackout(edges, slices.DeleteFunc(slices.Clone(players), slow), game)
 	x.check(t)
-	w.endings.check(t, "timeout", "hole")
+	w.endings.check(t, "timeout", "stuck", "hole")
 	t.Logf("%d of %d clients are served at the end", served, len(players))
 	if served < 2 { // TestTrouble judges the sum over all seeds
 		t.Errorf("only %d of %d clients are served, so little was tested", served, len(players))

@@ -65,6 +65,7 @@ func TestEvents(t *testing.T) {
 		{replication.Event{Type: "reassert", Shard: 0, LostAfter: at}, `,"shard":0,"lost_after":"2026-11-21T03:05:06.007Z"`},
 		{replication.Event{Type: "recycle", Client: "c"}, `,"client":"c"`},
 		{replication.Event{Type: "recycle", Client: "c", Reason: "used_up"}, `,"client":"c","reason":"used_up"`},
+		{replication.Event{Type: "limited", Client: "c", Session: "s"}, `,"client":"c","session":"s"`},
 		{replication.Event{Type: "uncertain", Client: "c", Session: "s", Numbers: []uint64{1, 1 << 60}}, `,"client":"c","session":"s","numbers":[1,"1152921504606846976"]`},
 	} {
 		c.event.Space, c.event.Time, c.event.Epoch, c.event.Seq = "demo", at, 7, 9

@@ -92,6 +92,7 @@ type Counts struct {
 	MessagesOut     uint64 // to clients
 	MessagesLost    uint64 // refused by the bus
 	MessagesRefused uint64 // to clients: empty, too large, or too many
+	ClientsLimited  uint64 // sessions whose clients turned out not to take long messages
 	AnswersLost     uint64 // answers to senders that the bus refused, or beyond repliesMax
 	RepairsLost     uint64 // repair requests that the bus refused
 	WritesForbidden uint64 // updates by clients that may not write the state

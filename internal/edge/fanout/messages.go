@@ -26,6 +26,7 @@ type messages struct {
 	*peer
 	replies   map[uint64]string // reply subjects of messages that have no number yet, by token
 	lastToken uint64
+	limited   bool // the client takes no message above dnp.WholeMax
 }
 
 // receive passes a message of the client on to the game servers.
@@ -53,9 +54,12 @@ func (c *messages) send(m bus.Msg) {
 	var token uint64
 	var err error
 	unreliable := m.Header[subject.HeaderReliable] == "false"
-	if unreliable {
+	switch {
+	case unreliable:
 		err = c.conn.SendUnreliable(m.Data)
-	} else {
+	case c.limited && len(m.Data) > dnp.WholeMax: // nor was a repetition sent
+		err = dnp.ErrTooLarge
+	default:
 		game, before := gameToken(&m), c.lastToken
 		if c.repeated(game, m.Reply) {
 			return
@@ -150,6 +154,19 @@ func (c *messages) expectQueued() {
 func (c *messages) sent(ev *dnp.Event) {
 	c.answer(c.replies[ev.Token], messageAnswer{Number: &ev.Number})
 	delete(c.replies, ev.Token)
+}
+
+// unsendable answers the sender of a message that waited and will not be sent, and reports whether it is the
+// first. Others may have been accepted behind it, so the tokens go on from there.
+func (c *messages) unsendable(ev *dnp.Event) (first bool) {
+	c.counts.MessagesRefused++
+	c.answer(c.replies[ev.Token], messageAnswer{Error: answerErrorOf(dnp.ErrTooLarge)})
+	delete(c.replies, ev.Token)
+	if first = !c.limited; first {
+		c.limited = true
+		c.counts.ClientsLimited++
+	}
+	return first
 }
 
 // clientLeft answers the senders that wait for numbers.

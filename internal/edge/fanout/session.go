@@ -115,10 +115,19 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 		s.updated(now, ev)
 	case dnp.EventSent:
 		s.messages.sent(ev)
+	case dnp.EventTooLarge:
+		s.tooLarge(now, ev)
 	case dnp.EventRecycle:
 		s.fewLinkIDs(now)
 	case dnp.EventUsedUp:
 		s.noLinkIDs(now)
+	}
+}
+
+// tooLarge answers the sender of a message that the client turned out not to take, and reports the first.
+func (s *Session) tooLarge(now time.Time, ev *dnp.Event) {
+	if s.messages.unsendable(ev) {
+		s.emit(now, replication.Event{Type: replication.EventLimited})
 	}
 }
 

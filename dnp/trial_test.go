@@ -1,0 +1,334 @@
+package dnp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+)
+
+// trial requires a trial under this number since the last want, and says why. It returns the id of the
+// question behind it.
+func (s *connTest) trial(why string, number byte) (id string) {
+	s.Helper()
+	s.sent = slices.DeleteFunc(s.sent, func(d string) bool { return strings.HasPrefix(d, "08") })
+	if len(s.sent) != 2 || s.sent[0] != hex.EncodeToString([]byte{10, number, 0, 1, 0, 0}) {
+		s.Fatalf("%s:\nsent %s\nwant trial %d", why, strings.Join(s.sent, "\n     "), number)
+	}
+	s.sent = s.sent[1:]
+	return s.asks(why, number+1)
+}
+
+// questions returns the ids of the questions since the last want, by number.
+func (s *connTest) questions() map[byte]string {
+	ids := make(map[byte]string)
+	for _, d := range s.sent {
+		if p := unhex(d); p[0] == byte(wire.CommandReliableLinkState) {
+			ids[p[1]] = d[6:10]
+		}
+	}
+	s.sent = nil
+	return ids
+}
+
+// serveLong returns a test with a long message and a short one that wait for the trial 0.
+func serveLong(t *testing.T, cfg Config) (s *connTest, id string) {
+	t.Helper()
+	s = serve(t, cfg)
+	s.sendLong()
+	return s, s.trial("a long message waits for a trial", 0)
+}
+
+// sendLong sends a long message and a short one.
+func (s *connTest) sendLong() {
+	s.Helper()
+	for i, size := range []int{WholeMax + 1, 1} {
+		if err := s.c.Send(bytes.Repeat([]byte("a"), size), uint64(9+i)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.pump()
+}
+
+func TestTrialOfJava(t *testing.T) {
+	s, behind := serveLong(t, quiet())
+	s.recv("06 0000 00", "06 0100 00")
+	if base, ahead := s.c.send.ackState(); base != 0 || ahead != 0b10 {
+		t.Fatalf("oldest %d, ahead %b: Java, which acknowledged the trial, has not counted it", base, ahead)
+	}
+	s.recv("07 ffff", "06 0000 00")
+	s.dropped("a second acknowledgement is none that is awaited", DropUnknownAck, 1)
+	src := s.source("uint8")
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.want("an offer does not wait", "05 0200 0080 01 0100 4d 0100 01 00")
+	s.recv("06 0200 00")
+	s.wait(450 * time.Millisecond)
+	ids := s.questions()
+	if len(ids) != 2 || ids[0] == "" || ids[3] == "" || ids[0] == behind {
+		t.Fatalf("questions %v: without an answer the trial becomes a question, and another follows", ids)
+	}
+	s.recv("06 0000 00")
+	if s.c.send.base() != 0 {
+		t.Fatal("the acknowledgement may be a late one of the part")
+	}
+	s.events("nothing is decided yet")
+	s.recv("08 "+ids[0], "08 "+behind)
+	if s.c.send.base() != 3 {
+		t.Fatalf("oldest %d, want 3: who answers has counted the trial", s.c.send.base())
+	}
+	s.events("who does so to the trial itself is Java; what waited goes on", "too large 9", "answered", "sent 10 number=5")
+	if !slices.Contains(s.sent, "04050061") {
+		t.Fatalf("sent %v", s.sent)
+	}
+	if err := s.c.Send(make([]byte, WholeMax+1), 0); err != ErrTooLarge {
+		t.Errorf("another long message: %v", err)
+	}
+	if err := s.c.Send(make([]byte, WholeMax), 0); err != nil {
+		t.Errorf("the longest that Java takes: %v", err)
+	}
+}
+
+// TestTrialAnswered: whoever answers the question behind a part takes long messages.
+func TestTrialAnswered(t *testing.T) {
+	for _, answer := range []string{"07", "08"} {
+		s, id := serveLong(t, quiet())
+		s.recv(answer + id)
+		if s.c.send.base() != 1 {
+			t.Fatalf("oldest %d, want 1: the acknowledgement may be lost", s.c.send.base())
+		}
+		s.events("once for the session", "answered", "sent 9 number=3", "sent 10 number=4")
+		s.recv("06 0000 00", "06 0100 00")
+		s.dropped("the late acknowledgement is no guess", DropUnknownAck, 1)
+		if s.c.life.wrongAcks > 0 {
+			t.Error("but counts as one")
+		}
+		s.wait(8 * time.Second)
+		for _, d := range s.sent {
+			if strings.HasPrefix(d, "05 0000") || strings.HasPrefix(d, "0a000001") && d[8:12] == "0000" {
+				t.Fatalf("sent %s: the trial is over", d)
+			}
+		}
+	}
+}
+
+// TestTrialOfNoQuestion: LinkUp of other ids shows nothing.
+func TestTrialOfNoQuestion(t *testing.T) {
+	s, _ := serveLong(t, quiet())
+	own := fmt.Sprintf("%02x%02x", byte(s.c.send.flight[0].link), s.c.send.flight[0].link>>8)
+	s.recv("08"+own, "07 ffff")
+	if s.c.send.base() != 0 || s.c.send.long != longTried {
+		t.Fatal("the trial was not sent as a question yet")
+	}
+	src := s.source("uint8")
+	if err := s.c.Link(src, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.c.Unlink(src, false)
+	s.recv("07 0080")
+	if s.c.send.base() != 0 || s.c.send.long != longTried {
+		t.Fatal("a LinkId that anybody can guess shows that the trial was counted")
+	}
+}
+
+// TestTrialUnclear: answers get lost, so it is not known which form of the trial the peer counted.
+func TestTrialUnclear(t *testing.T) {
+	s, _ := serveLong(t, quiet())
+	for i := range byte(trialsMax) {
+		n := 3 * i // of the trial
+		s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+1))
+		s.wait(450 * time.Millisecond)
+		id := s.questions()[n+2]
+		if id == "" {
+			t.Fatalf("no further question in trial %d", i)
+		}
+		s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+2))
+		s.happen = nil
+		s.c.links.question.rest, s.c.links.question.answers = 0, 1
+		s.recv("08 " + id)
+		if i < trialsMax-1 {
+			s.trial("so another trial follows", n+3)
+			s.events("nothing is decided", "answered")
+		}
+	}
+	s.events("a bounded number of times", "too large 9", "answered", "sent 10 number=12")
+}
+
+// TestTrialOfOld: a peer that does not know command 10 acknowledges no part.
+func TestTrialOfOld(t *testing.T) {
+	s, _ := serveLong(t, quiet())
+	id := ""
+	for n := byte(1); n < 4 && id == ""; n++ { // each lost copy makes the path look worse
+		s.recv(fmt.Sprintf("06 %02x00 00", n))
+		s.wait(450 * time.Millisecond)
+		id = s.questions()[0]
+	}
+	if id == "" {
+		t.Fatal("the trial does not become a question")
+	}
+	s.recv("06 0000 00", "08 "+id)
+	s.events("the part may have got lost, so this is no verdict")
+	if s.c.send.trials != 2 || s.c.send.long != longTried {
+		t.Fatalf("%d trials, state %d, want another trial", s.c.send.trials, s.c.send.long)
+	}
+}
+
+// TestTrialOfClient: servers are not tried.
+func TestTrialOfClient(t *testing.T) {
+	s := newTest(t, Config{})
+	var err error
+	if s.c, err = s.e.Connect(s.now, servAddr); err != nil {
+		t.Fatal(err)
+	}
+	if s.c.send.needsTrial(&s.e.cfg) || s.c.send.long != longTaken {
+		t.Error("a client tries its server")
+	}
+}
+
+// successor restores the connection from its checkpoint.
+func (s *connTest) successor() *connTest {
+	s.Helper()
+	cfg := quiet()
+	cfg.Logged = true
+	r := newTest(s.T, cfg)
+	r.now = s.now
+	var err error
+	if r.c, err = r.e.Restore(r.now, peerAddr, s.c.AppendCheckpoint(nil), unresolvedSource); err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+func unresolvedSource(uint64) *Source { return nil }
+
+// TestTrialTakenOver: a successor sends the number of a trial as a question. Late acknowledgements of the
+// part reach it, too, so it waits for an answer.
+func TestTrialTakenOver(t *testing.T) {
+	cfg := quiet()
+	cfg.Logged = true
+	s := serve(t, cfg)
+	empty := s.c.AppendCheckpoint(nil)
+	s.sendLong()
+	ch := cloneChanges(s.c.Changes(1 << 20))
+	s.want("nothing before it is stored")
+	s.c.Stored()
+	s.pump()
+	s.trial("then the trial", 0)
+	s.recv("06 0000 00", "06 0100 00")
+	if acked := s.c.Changes(1 << 20); acked.Acked != 0 || acked.AckedAhead != 0b10 {
+		t.Fatalf("the log has %d and %b, but Java has not counted the trial", acked.Acked, acked.AckedAhead)
+	}
+	s.c.Stored()
+	replayed := newTest(t, cfg)
+	replayed.now = s.now
+	var err error
+	if replayed.c, err = replayed.e.Restore(s.now, peerAddr, empty, unresolvedSource); err == nil {
+		err = replayed.c.Replay(s.now, ch, unresolvedSource)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for why, r := range map[string]*connTest{"checkpoint": s.successor(), "log": replayed} {
+		r.pump()
+		own, behind := r.questions()[0], ""
+		if own == "" {
+			t.Fatalf("%s: the trial is no question", why)
+		}
+		r.store()
+		r.recv("06 0000 00", "06 0100 00")
+		if base, ahead := r.c.send.ackState(); base != 0 || ahead&1 != 0 {
+			t.Fatalf("%s: a late acknowledgement of the part counts", why)
+		}
+		for n, id := range r.questions() {
+			if n > 1 {
+				behind = id
+			}
+		}
+		r.sendLong()
+		if n := len(slices.DeleteFunc(slices.Clone(r.c.send.flight), func(o outgoing) bool { return !o.tries() })); n != 1 {
+			t.Fatalf("%s: %d trials are under way, although no other may begin before the first is counted", why, n)
+		}
+		if behind == "" {
+			t.Fatalf("%s: no other question is asked, so a peer that had counted both would never answer", why)
+		}
+		r.happen = nil
+		for _, id := range []string{own, behind} {
+			o := r.successorOf()
+			o.recv("08 " + id)
+			if o.c.send.base() < 2 {
+				t.Errorf("%s: %s answers, but the oldest is %d", why, id, o.c.send.base())
+			}
+			if o.c.send.long != longUnknown {
+				t.Errorf("%s: a successor does not know which form was counted", why)
+			}
+		}
+	}
+}
+
+// successorOf restores the connection once more, with what was sent counted as sent.
+func (s *connTest) successorOf() *connTest {
+	o := s.successor()
+	for n := s.c.send.base(); n < s.c.send.next; n++ {
+		if from := s.c.send.find(n); from == nil {
+			o.c.send.flight[n-s.c.send.base()].acked = true
+		}
+	}
+	return o
+}
+
+// TestTrialFarewell: a link whose farewell is refused is taken down all the same.
+func TestTrialFarewell(t *testing.T) {
+	s := serve(t, quiet())
+	farewell := make([]byte, WholeMax+1)
+	var sources []*Source
+	for range 2 {
+		src := s.e.NewSource(SourceConfig{State: newState(t, "uint8"), Message: []byte("M"), Farewell: farewell})
+		if err := s.c.Link(src, true); err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, src)
+	}
+	s.pump()
+	s.recv("06 0000 00", "07 0080", "06 0100 00", "07 0180")
+	s.sent = nil
+	s.c.Unlink(sources[0], true)
+	s.pump()
+	s.trial("a farewell is a message", 2)
+	s.recv("06 0200 00", "06 0300 00")
+	s.wait(450 * time.Millisecond)
+	s.recv("08 " + s.questions()[2])
+	if !slices.Contains(s.sent, "080080") {
+		t.Errorf("sent %v, without LinkDown of the first link", s.sent)
+	}
+	s.sent = nil
+	s.c.Unlink(sources[1], true)
+	s.pump()
+	if !slices.Contains(s.sent, "080180") {
+		t.Errorf("sent %v, without LinkDown of the second link", s.sent)
+	}
+}
+
+// TestStuck: the reason tells a peer that acknowledges later commands from one that is silent.
+func TestStuck(t *testing.T) {
+	for _, acks := range []string{"", "06 0100 00"} {
+		s := serve(t, quiet())
+		s.c.Send([]byte("a"), 0)
+		s.c.Send([]byte("b"), 0)
+		s.pump()
+		want := "closed timeout"
+		if acks != "" {
+			s.recv(acks)
+			want = "closed stuck"
+		}
+		s.wait(10 * time.Second)
+		s.events("after the timeout", want)
+	}
+}
