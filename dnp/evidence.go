@@ -406,7 +406,7 @@ func (t *linkTable) receiveAnswer(p []byte, now instant) bool {
 	tried := t.send.answersTrial(m.Link)
 	if tried {
 		t.asker().judgeTrial(m.Link)
-	} else if q := t.question; q != nil && m.Link == q.unclear { // another trial may be under way
+	} else if q := t.question; q != nil && q.unclear != 0 && m.Link == q.unclear { // another trial may be under way
 		t.send.long, q.unclear, tried = longLimited, 0, true
 	}
 	if tried {

@@ -99,6 +99,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "trial_judged_by_any_answer", File: "dnp/evidence.go", Old: "case w.long == longAsked && o.link == id:", New: "case w.long == longAsked:", Run: "^TestTrialUnclear$"},
 	{Name: "trial_goes_on_as_a_part", File: "dnp/evidence.go", Old: "func (w *sendWindow) rests(o *outgoing) bool { return o.seen && w.long == longTried }", New: "func (w *sendWindow) rests(o *outgoing) bool { return false }", Run: "^TestTrial"},
 	{Name: "trials_unbounded", File: windowFile, Old: "if w.trials >= trialsMax {", New: "if false {", Run: "^TestTrial"},
+	{Name: "link_0_answers_a_trial", File: "dnp/evidence.go", Old: "q.unclear != 0 && m.Link == q.unclear", New: "m.Link == q.unclear", Run: "^TestTrialOfNoLink$"},
 	{Name: "trial_of_an_earlier_owner_forgotten", File: "dnp/evidence.go", Old: "return !w.untried() || w.trial() >= 0", New: "return !w.untried()", Run: "^TestTrialTakenOver$"},
 	{Name: "trial_of_a_server", File: "dnp/conn.go", Old: "c.send.long = longTaken // a server", New: "// a server", Run: "^TestTrialOfClient$"},
 	{Name: "farewell_refused_and_link_kept", File: "dnp/evidence.go", Old: "if m.takeDown {", New: "if false {", Run: "^TestTrialFarewell$"},

@@ -139,6 +139,23 @@ func TestTrialOfNoQuestion(t *testing.T) {
 	}
 }
 
+// TestTrialOfNoLink: the first link that a client offers has the LinkId 0, which is no question.
+func TestTrialOfNoLink(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.Ask()
+	s.pump()
+	s.recv("05 0000 0000 00 0100 4d 0100 01 2a")
+	if err := s.c.Accept(0, s.source("uint8")); err != nil {
+		t.Fatal(err)
+	}
+	s.happen = nil
+	s.recv("08 0000")
+	s.events("the client takes its state back", "link down 0000")
+	if s.c.send.long != longUnknown {
+		t.Error("a link that ends says something of long messages")
+	}
+}
+
 // TestTrialUnclear: answers get lost, so it is not known which form of the trial the peer counted.
 func TestTrialUnclear(t *testing.T) {
 	s, _ := serveLong(t, quiet())

@@ -351,7 +351,7 @@ func (s *stormy) compare(when string) {
 				continue
 			}
 			if _, ok := s.truth()[st.Key]; ok { // unless the edge gave the state's client up meanwhile
-				s.Errorf("%s: client %d (%s): %s is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, p.Value(st.Message, 0), want)
+				s.Errorf("%s: client %d (%s): %s %q is % x, the authority has % x", when, i, p.Behaviour().Name, st.Key, st.Message, p.Value(st.Message, 0), want)
 			}
 		}
 		for _, l := range p.Links() {
