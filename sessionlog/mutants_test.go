@@ -22,6 +22,8 @@ var mutantList = []mutants.Mutant{
 	{Name: "no_write_ahead", File: "dnp/reliable.go", Old: "n < min(w.next, c.log.sent)", New: "n < w.next"},
 	{Name: "take_down_before_commit", File: "dnp/link.go", Old: "t.log.linkChanged(id, LinkTakenDown)\n\t\treturn", New: "t.startDown(id)\n\t\treturn"},
 	{Name: "no_window_edge", File: "dnp/sendwindow.go", Old: "\t\tw.acknowledged(o)\n", New: ""},
+	{Name: "trial_is_not_made", File: "dnp/evidence.go", Old: "return w.long < longTaken && len(w.queue) > 0", New: "return false && len(w.queue) > 0"},
+	{Name: "trial_acknowledged_by_a_part", File: "dnp/reliable.go", Old: "if o.seen = o.tries(); !o.seen {", New: "if o.seen = o.tries(); true {"},
 	{Name: "replay_without_acks", File: "dnp/journal.go", Old: "if n < ch.Acked ||", New: "if false &&"},
 	{Name: "replay_sent_first", File: "dnp/journal.go", Old: "\tc.links.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},
 	{Name: "no_fence", File: "sessionlog/memlog/memlog.go", Old: "if last != w.Expect {", New: "if false && last != w.Expect {"},

@@ -144,6 +144,11 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "recycling_is_forgotten", File: "internal/edge/fanout/session.go", Old: "\ts.recycle(now)\n\ts.space.alignResumed()", New: "\ts.space.alignResumed()", Package: "internal/edge/fanout", Run: "^TestRecycleResumed$"},
 	{Name: "no_login_timeout", File: "internal/edge/edge.go", Old: "\t\tLoginTimeout: e.cfg.LoginTimeout,\n", New: "", Package: "internal/systest", Run: "^TestLoginTimeout$"},
 	{Name: "requests_of_others_end_sessions", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t\te.drop(DropLoginTimeout)", New: "{\n\t\te.drop(DropLoginTimeout)", Package: "internal/systest", Run: "^TestRequestOfAnother$"},
+	{Name: "refusal_is_not_answered", File: "internal/edge/fanout/messages.go", Old: "c.answer(c.replies[ev.Token], messageAnswer{Error: answerErrorOf(dnp.ErrTooLarge)})", New: "_ = 0", Package: "internal/edge/fanout", Run: "^TestLimited$"},
+	{Name: "refused_is_a_duplicate", File: "internal/edge/fanout/messages.go", Old: "case c.limited && len(m.Data) > dnp.WholeMax:", New: "case false:", Package: "internal/edge/fanout", Run: "^TestLimited$"},
+	{Name: "limited_takes_nothing", File: "internal/edge/fanout/messages.go", Old: "case c.limited && len(m.Data) > dnp.WholeMax:", New: "case c.limited:", Package: "internal/edge/fanout", Run: "^TestLimited$"},
+	{Name: "limited_is_told_each_time", File: "internal/edge/fanout/messages.go", Old: "if first = !c.limited; first {", New: "if first = true; first {", Package: "internal/edge/fanout", Run: "^TestLimited$"},
+	{Name: "limited_is_not_told", File: "internal/edge/fanout/session.go", Old: "if s.messages.unsendable(ev) {", New: "if s.messages.unsendable(ev) && false {", Package: "internal/edge/fanout", Run: "^TestLimited$"},
 	{Name: "presumed_is_told_as_linked", File: "internal/edge/fanout/session.go", Old: "s.linked(now, ev, replication.EventPresumed)", New: "s.linked(now, ev, replication.EventLinked)", Package: "internal/systest", Run: "^TestPresumed$"},
 }
 

@@ -16,6 +16,9 @@ const takeoverMutantSeeds = 120
 // rules are in sessionlog/mutants_test.go.
 var takeoverMutants = []mutants.Mutant{
 	{Name: "claims_without_the_space", File: "internal/edge/takeover/adopt.go", Old: "case b.host.Follow(now, s.About.Space), b.knows(now, s):", New: "case true:"},
+	{Name: "long_message_without_trial", File: "dnp/evidence.go", Old: "return w.long < longTaken && len(w.queue) > 0", New: "return false && len(w.queue) > 0"},
+	{Name: "trial_counts_when_acknowledged", File: "dnp/reliable.go", Old: "if o.seen = o.tries(); !o.seen {", New: "if o.seen = o.tries(); true {"},
+	{Name: "trial_of_an_earlier_owner_forgotten", File: "dnp/evidence.go", Old: "return !w.untried() || w.trial() >= 0", New: "return !w.untried()"},
 	{Name: "adopted_sees_nothing_new", File: "internal/edge/fanout/space.go", Old: "\t\ts.unlinkWrong(session, st, false)\n\t\ts.offer(session, st)\n", New: "\t\t_ = st\n",
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "_ = wire.LinkID(ref)\n\t\treturn nil"},

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A discard is a dnp.Sender that sends nothing.
@@ -339,4 +341,59 @@ func TestGroupsByWrite(t *testing.T) {
 	if s.spaces.Advance(now.Add(time.Minute)); len(s.host.take()) != 0 {
 		t.Error("the holder has answered, and gets more requests")
 	}
+}
+
+// TestLimited: the senders of long messages learn that the client does not take them, and game servers
+// learn it once.
+func TestLimited(t *testing.T) {
+	s := newSessionTest(t)
+	s.session.Begin(start, s.conn)
+	long := make([]byte, dnp.WholeMax+1)
+	send := func(reply, token string, data []byte, reliable bool) {
+		header := map[string]string{subject.HeaderToken: token}
+		if !reliable {
+			header[subject.HeaderReliable] = "false"
+		}
+		s.session.messages.send(bus.Msg{Reply: reply, Header: header, Data: data})
+	}
+	answers := func(why string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, m := range s.host.messages {
+			switch text := string(m.Data); {
+			case strings.Contains(text, `"type":"limited"`):
+				got = append(got, "limited")
+			case strings.Contains(text, `"too_large"`):
+				got = append(got, m.Subject+" too_large")
+			case strings.HasPrefix(m.Subject, "reply"):
+				got = append(got, m.Subject+" "+text)
+			}
+		}
+		if s.host.messages = nil; !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", why, got, want)
+		}
+	}
+	refuse := func(token uint64) {
+		s.session.Handle(start, &dnp.Event{Kind: dnp.EventTooLarge, Conn: s.conn, Token: token})
+	}
+	send("reply.1", "5", long, true)
+	first := s.session.messages.lastToken
+	send("reply.2", "5", long, true)
+	send("reply.3", "6", long, true)
+	answers("the messages wait for their numbers")
+	refuse(first)
+	answers("the sender asked again meanwhile", "reply.2 too_large", "limited")
+	refuse(s.session.messages.lastToken)
+	answers("the others are answered, too", "reply.3 too_large")
+	refuse(0)
+	answers("a message without token has no sender to answer")
+	send("reply.4", "5", long, true)
+	answers("the answer to the first was lost: it is no duplicate, because it was not sent", "reply.4 too_large")
+	send("reply.5", "7", long[1:], true)
+	answers("a message that the client takes waits for its number")
+	if counts := s.spaces.counts; counts.ClientsLimited != 1 || counts.MessagesRefused != 4 {
+		t.Errorf("%d clients limited, %d messages refused; want 1 and 4", counts.ClientsLimited, counts.MessagesRefused)
+	}
+	send("reply.6", "", long, false)
+	answers("unreliable messages are not split", "reply.6 {}")
 }
