@@ -179,6 +179,44 @@ func TestTrialUnclear(t *testing.T) {
 	s.events("a bounded number of times", "too large 9", "answered", "sent 10 number=12")
 }
 
+// TestTrialLateAnswer: the answer of Java to the trial comes after those to questions behind it.
+func TestTrialLateAnswer(t *testing.T) {
+	s, _ := serveLong(t, quiet())
+	s.recv("06 0000 00", "06 0100 00")
+	s.wait(450 * time.Millisecond)
+	ids := s.questions()
+	s.recv("06 0000 00", "06 0200 00")
+	s.happen = nil
+	s.c.links.question.rest, s.c.links.question.answers = 0, 1
+	s.recv("08 " + ids[2])
+	s.trial("the answer does not tell which form was counted, so another trial follows", 3)
+	s.happen = nil
+	s.recv("08 " + ids[0])
+	s.events("this one does", "too large 9", "sent 10 number=5")
+	s.sent = nil
+	s.recv("06 0300 00", "06 0400 00", "06 0500 00")
+	s.wait(time.Second)
+	id := s.questions()[3]
+	if id == "" {
+		t.Fatal("Java is stuck at the second trial, which does not become a question")
+	}
+	s.recv("06 0300 00", "08 "+id)
+	if s.c.send.base() < 6 || s.c.send.long != longLimited {
+		t.Fatalf("oldest %d, state %d: the stream does not go on", s.c.send.base(), s.c.send.long)
+	}
+}
+
+// TestTrialNearWrap: that a command was sent often shows that it arrived, and a trial may have arrived without
+// being counted.
+func TestTrialNearWrap(t *testing.T) {
+	for flags, want := range map[wire.PartFlags]int{wire.PartFirst: 0, 0: 1} {
+		w := sendWindow{next: 65521, flight: []outgoing{{kind: SentFrozen, flags: flags, sends: edgeSendings}}}
+		if got := w.infer(wire.Denetwork, 65536); got != want {
+			t.Errorf("flags %d: %d inferred, want %d", flags, got, want)
+		}
+	}
+}
+
 // TestTrialOfOld: a peer that does not know command 10 acknowledges no part.
 func TestTrialOfOld(t *testing.T) {
 	s, _ := serveLong(t, quiet())
