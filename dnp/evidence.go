@@ -57,7 +57,7 @@ func (e *Endpoint) evidence(c *Conn, p []byte) evidence {
 	switch {
 	case r.Err() != nil:
 	case cmd == wire.CommandLinkUp, cmd == wire.CommandLinkDown:
-		if id := wire.LinkID(seq); c.links.question.asks(id) || c.send.answersTrial(id) {
+		if id := wire.LinkID(seq); c.links.question.asks(id) || c.links.answersTrial(id) {
 			return awaited
 		}
 	case cmd == wire.CommandReliableAck:
@@ -124,6 +124,7 @@ type question struct {
 	list    []inquiry
 	again   instant     // when the next question is due; never
 	rest    instant     // no series begins before
+	first   wire.LinkID // the first answer to the trial that is under way; 0 for none
 	unclear wire.LinkID // of the latest trial that was acknowledged as a part and has no verdict; 0 for none
 }
 
@@ -183,7 +184,7 @@ func (q *question) advance(now instant, copies int) (unanswered bool) {
 		return false
 	}
 	q.again = never
-	q.links.send.pressTrial(now, copies, &q.links.core.cfg)
+	q.links.send.pressTrial(now, copies, q.first, &q.links.core.cfg)
 	if len(q.list) == questionsMax {
 		q.open = false
 		return q.links.send.untried() && !slices.ContainsFunc(q.list, func(a inquiry) bool { return a.acked && a.answered })
@@ -227,7 +228,7 @@ func (q *question) acknowledged(now instant) {
 			q.settle(a)
 		}
 	}
-	if w := q.links.send; w.long == longTried && w.unanswered() > 0 { // the next question may not get through
+	if w := q.links.send; w.long == longTried && w.unanswered(q.first) > 0 { // the next question may not get through
 		q.again = min(q.again, now.add(questionPatience))
 	}
 }
@@ -281,9 +282,8 @@ func (q *question) settle(a *inquiry) {
 // Both forms mean nothing to an application, so the log and snapshots have the question, marked with
 // PartFirst, and any owner sends it. An acknowledgement of the number shows only that one of the forms
 // arrived. Late ones reach a successor, too. So the number counts as acknowledged only when the peer has
-// answered it or a question behind it, or acknowledged a number so far ahead that it must have counted this
-// one. Nothing else depends on answers to a trial, so one is enough, which a stranger guesses with one of 16,384
-// datagrams.
+// answered two of it and the questions behind it, or acknowledged a number so far ahead that it must have counted
+// this one. A single answer may be a guess, or a late one to an earlier question with the same id.
 
 // A longState is what is known of whether the peer takes long messages.
 type longState uint8
@@ -342,7 +342,7 @@ func (w *sendWindow) asks(id wire.LinkID) bool {
 	return w.sentQuestion(id) >= 0 || w.question != nil && w.question.link == id
 }
 
-// answersTrial reports whether LinkUp or LinkDown of this id shows that the peer has counted the trial.
+// answersTrial reports whether LinkUp or LinkDown of this id is an answer of a peer that has counted the trial.
 func (w *sendWindow) answersTrial(id wire.LinkID) bool {
 	i := w.trial()
 	if i < 0 || !isQuestion(id) {
@@ -352,17 +352,27 @@ func (w *sendWindow) answersTrial(id wire.LinkID) bool {
 	return at > i || at == i && w.long != longTried
 }
 
-// try makes the trial o, and asks the question behind it.
-func (q *question) try(o *outgoing) {
-	w := q.links.send
+// reopen lets the series go on, or begins another.
+func (q *question) reopen() {
 	if !q.open || len(q.list) == questionsMax {
 		q.open, q.answers, q.list = true, 0, q.list[:0]
 	}
+}
+
+// answersTrial reports whether LinkUp or LinkDown of this id is one of the two answers that decide a trial.
+func (t *linkTable) answersTrial(id wire.LinkID) bool {
+	return t.send.answersTrial(id) && !(t.question != nil && t.question.first == id)
+}
+
+// try makes the trial o, and asks the question behind it.
+func (q *question) try(o *outgoing) {
+	w := q.links.send
+	q.reopen()
 	q.again = never
 	q.next()
 	o.link = q.newID()
 	o.data = standIn(o.link)
-	w.long = longTried
+	w.long, q.first = longTried, 0
 	w.trials++
 }
 
@@ -370,11 +380,12 @@ func (q *question) try(o *outgoing) {
 // until it or one behind it is answered.
 func (w *sendWindow) rests(o *outgoing) bool { return o.seen && w.long == longTried }
 
-// unanswered returns how many questions behind the trial the peer acknowledged and did not answer.
-func (w *sendWindow) unanswered() (n int) {
+// unanswered returns how many questions behind the trial the peer acknowledged and did not answer. It answered the one with the
+// id answered, if that is not 0.
+func (w *sendWindow) unanswered(answered wire.LinkID) (n int) {
 	if i := w.trial(); i >= 0 {
 		for _, o := range w.flight[i+1:] {
-			if o.acked && o.kind == SentFrozen && isQuestion(o.link) {
+			if o.acked && o.kind == SentFrozen && isQuestion(o.link) && o.link != answered {
 				n++
 			}
 		}
@@ -383,9 +394,9 @@ func (w *sendWindow) unanswered() (n int) {
 }
 
 // pressTrial has the trial sent as a question from now on, if the peer did not answer those behind it: as many
-// of them as the path needs copies, because answers get lost, or as the window has room for.
-func (w *sendWindow) pressTrial(now instant, copies int, cfg *Config) {
-	n := w.unanswered()
+// of them as the path needs copies, because answers get lost, or as the window has room for. See unanswered.
+func (w *sendWindow) pressTrial(now instant, copies int, answered wire.LinkID, cfg *Config) {
+	n := w.unanswered(answered)
 	if w.long != longTried || n == 0 || n < copies && len(w.flight) < sendWindowSize {
 		return
 	}
@@ -403,7 +414,7 @@ func (t *linkTable) receiveAnswer(p []byte, now instant) bool {
 	if err != nil {
 		return false // counted by who parses it next
 	}
-	tried := t.send.answersTrial(m.Link)
+	tried := t.answersTrial(m.Link)
 	if tried {
 		t.asker().judgeTrial(m.Link)
 	} else if q := t.question; q != nil && q.unclear != 0 && m.Link == q.unclear { // another trial may be under way
@@ -416,20 +427,27 @@ func (t *linkTable) receiveAnswer(p []byte, now instant) bool {
 	return t.question.receive(m.Link) || tried
 }
 
-// judgeTrial notes that the peer answered the question with this id, and so has counted the trial. As a
-// part it was counted only by a peer that takes long messages. One that answers the trial itself, after it
-// acknowledged the part, did not count that. Its answer may come after those to questions behind it.
+// judgeTrial notes that the peer answered the question with this id. After the second answer it has counted the
+// trial. As a part it was counted only by a peer that takes long messages. One that answers the trial itself, after
+// it acknowledged the part, did not count that. Its answer may come after those to questions behind it.
 func (q *question) judgeTrial(id wire.LinkID) {
 	w := q.links.send
 	o := &w.flight[w.trial()]
+	if q.first == 0 {
+		q.first = id
+		q.reopen()
+		q.again = q.links.core.clock.now
+		return
+	}
 	switch {
 	case w.long == longTried:
 		w.long, o.takeDown = longTaken, false // it was no offer
-	case w.long == longAsked && o.link == id:
+	case w.long == longAsked && (id == o.link || q.first == o.link):
 		w.long = longLimited
 	case w.long == longAsked:
 		q.unclear = o.link
 	}
+	q.first = 0
 	if !o.seen {
 		w.repeated() // its acknowledgement may follow
 	}

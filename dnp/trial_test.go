@@ -96,16 +96,22 @@ func TestTrialOfJava(t *testing.T) {
 	}
 }
 
-// TestTrialAnswered: whoever answers the question behind a part takes long messages.
+// TestTrialAnswered: whoever answers two questions behind a part takes long messages.
 func TestTrialAnswered(t *testing.T) {
 	for _, answer := range []string{"07", "08"} {
-		s, id := serveLong(t, quiet())
-		s.recv(answer + id)
+		s, first := serveLong(t, quiet())
+		s.recv(answer+first, answer+first)
+		if s.c.send.base() != 0 {
+			t.Fatal("one answer may be a guess, or one to an earlier question, however often it comes")
+		}
+		s.happen = nil
+		second := s.asks("so another question follows at once", 2)
+		s.recv(answer + second)
 		if s.c.send.base() != 1 {
 			t.Fatalf("oldest %d, want 1: the acknowledgement may be lost", s.c.send.base())
 		}
-		s.events("once for the session", "answered", "sent 9 number=3", "sent 10 number=4")
-		s.recv("06 0000 00", "06 0100 00")
+		s.events("once for the session", "answered", "sent 9 number=4", "sent 10 number=5")
+		s.recv("06 0000 00", "06 0100 00", "06 0200 00")
 		s.dropped("the late acknowledgement is no guess", DropUnknownAck, 1)
 		if s.c.life.wrongAcks > 0 {
 			t.Error("but counts as one")
@@ -116,6 +122,41 @@ func TestTrialAnswered(t *testing.T) {
 				t.Fatalf("sent %s: the trial is over", d)
 			}
 		}
+	}
+}
+
+// TestTrialOfJavaGuessed: an answer that somebody guesses decides nothing.
+func TestTrialOfJavaGuessed(t *testing.T) {
+	s, guessed := serveLong(t, quiet())
+	s.recv("06 0000 00", "06 0100 00", "08 "+guessed)
+	second := s.asks("a second answer is needed", 2)
+	s.recv("06 0200 00")
+	s.wait(450 * time.Millisecond)
+	own := s.questions()[0]
+	if own == "" {
+		t.Fatal("the trial does not become a question, although one behind it has no answer")
+	}
+	s.recv("06 0000 00", "08 "+own)
+	if s.c.send.long != longLimited || s.c.send.base() != 3 {
+		t.Fatalf("oldest %d, state %d: Java answers the trial and %s, and is limited", s.c.send.base(), s.c.send.long, second)
+	}
+}
+
+// TestTrialInSeries: a trial begins while other questions wait for their answers.
+func TestTrialInSeries(t *testing.T) {
+	s := serve(t, quiet())
+	s.c.Ask()
+	s.pump()
+	s.recv("06 0000 00", "08 "+s.asks("the client is asked", 0))
+	second := s.asks("a second time", 1)
+	s.sendLong()
+	s.trial("a trial begins", 2)
+	s.recv("06 0100 00", "08 "+second)
+	s.sent = nil
+	s.recv("06 0200 00", "06 0300 00", "06 0400 00")
+	s.wait(450 * time.Millisecond)
+	if s.questions()[2] == "" {
+		t.Fatal("Java answers the questions before the trial and is stuck at it")
 	}
 }
 
@@ -160,23 +201,24 @@ func TestTrialOfNoLink(t *testing.T) {
 func TestTrialUnclear(t *testing.T) {
 	s, _ := serveLong(t, quiet())
 	for i := range byte(trialsMax) {
-		n := 3 * i // of the trial
+		n := 4 * i // of the trial
 		s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+1))
 		s.wait(450 * time.Millisecond)
 		id := s.questions()[n+2]
 		if id == "" {
 			t.Fatalf("no further question in trial %d", i)
 		}
-		s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+2))
+		s.recv(fmt.Sprintf("06 %02x00 00", n), fmt.Sprintf("06 %02x00 00", n+2), "08 "+id)
+		second := s.asks("a second answer is needed", n+3)
 		s.happen = nil
-		s.c.links.question.rest, s.c.links.question.answers = 0, 1
-		s.recv("08 " + id)
+		s.c.links.question.rest = 0
+		s.recv(fmt.Sprintf("06 %02x00 00", n+3), "08 "+second)
 		if i < trialsMax-1 {
-			s.trial("so another trial follows", n+3)
+			s.trial("so another trial follows", n+4)
 			s.events("nothing is decided", "answered")
 		}
 	}
-	s.events("a bounded number of times", "too large 9", "answered", "sent 10 number=12")
+	s.events("a bounded number of times", "too large 9", "answered", "sent 10 number=16")
 }
 
 // TestTrialLateAnswer: the answer of Java to the trial comes after those to questions behind it.
@@ -185,23 +227,29 @@ func TestTrialLateAnswer(t *testing.T) {
 	s.recv("06 0000 00", "06 0100 00")
 	s.wait(450 * time.Millisecond)
 	ids := s.questions()
-	s.recv("06 0000 00", "06 0200 00")
-	s.happen = nil
-	s.c.links.question.rest, s.c.links.question.answers = 0, 1
-	s.recv("08 " + ids[2])
-	s.trial("the answer does not tell which form was counted, so another trial follows", 3)
+	s.recv("06 0000 00", "06 0200 00", "08 "+ids[2])
+	second := s.asks("a second answer is needed", 3)
+	s.recv("06 0300 00", "08 "+second)
+	s.trial("these answers do not tell which form was counted, so another trial follows", 4)
 	s.happen = nil
 	s.recv("08 " + ids[0])
-	s.events("this one does", "too large 9", "sent 10 number=5")
+	s.events("this one does", "too large 9", "sent 10 number=6")
 	s.sent = nil
-	s.recv("06 0300 00", "06 0400 00", "06 0500 00")
+	s.recv("06 0400 00", "06 0500 00", "06 0600 00")
 	s.wait(time.Second)
-	id := s.questions()[3]
-	if id == "" {
+	own, behind := "", ""
+	for n, id := range s.questions() {
+		if n == 4 {
+			own = id
+		} else {
+			behind = id
+		}
+	}
+	if own == "" {
 		t.Fatal("Java is stuck at the second trial, which does not become a question")
 	}
-	s.recv("06 0300 00", "08 "+id)
-	if s.c.send.base() < 6 || s.c.send.long != longLimited {
+	s.recv("06 0400 00", "08 "+own, "08 "+behind)
+	if s.c.send.base() < 7 || s.c.send.long != longLimited {
 		t.Fatalf("oldest %d, state %d: the stream does not go on", s.c.send.base(), s.c.send.long)
 	}
 }
@@ -219,7 +267,7 @@ func TestTrialNearWrap(t *testing.T) {
 
 // TestTrialOfOld: a peer that does not know command 10 acknowledges no part.
 func TestTrialOfOld(t *testing.T) {
-	s, _ := serveLong(t, quiet())
+	s, behind := serveLong(t, quiet())
 	id := ""
 	for n := byte(1); n < 4 && id == ""; n++ { // each lost copy makes the path look worse
 		s.recv(fmt.Sprintf("06 %02x00 00", n))
@@ -229,8 +277,8 @@ func TestTrialOfOld(t *testing.T) {
 	if id == "" {
 		t.Fatal("the trial does not become a question")
 	}
-	s.recv("06 0000 00", "08 "+id)
-	s.events("the part may have got lost, so this is no verdict")
+	s.recv("06 0000 00", "08 "+id, "08 "+behind)
+	s.events("the part may have got lost, so this is no verdict", "answered")
 	if s.c.send.trials != 2 || s.c.send.long != longTried {
 		t.Fatalf("%d trials, state %d, want another trial", s.c.send.trials, s.c.send.long)
 	}
@@ -315,11 +363,15 @@ func TestTrialTakenOver(t *testing.T) {
 			t.Fatalf("%s: no other question is asked, so a peer that had counted both would never answer", why)
 		}
 		r.happen = nil
-		for _, id := range []string{own, behind} {
+		for _, ids := range [][]string{{own, behind}, {behind, own}} {
 			o := r.successorOf()
-			o.recv("08 " + id)
+			o.recv("08 "+ids[0], "08 "+ids[0])
+			if o.c.send.base() != 0 {
+				t.Errorf("%s: one answer, %s, may be a guess", why, ids[0])
+			}
+			o.recv("08 " + ids[1])
 			if o.c.send.base() < 2 {
-				t.Errorf("%s: %s answers, but the oldest is %d", why, id, o.c.send.base())
+				t.Errorf("%s: %v answer, but the oldest is %d", why, ids, o.c.send.base())
 			}
 			if o.c.send.long != longUnknown {
 				t.Errorf("%s: a successor does not know which form was counted", why)
@@ -356,10 +408,10 @@ func TestTrialFarewell(t *testing.T) {
 	s.sent = nil
 	s.c.Unlink(sources[0], true)
 	s.pump()
-	s.trial("a farewell is a message", 2)
+	behind := s.trial("a farewell is a message", 2)
 	s.recv("06 0200 00", "06 0300 00")
 	s.wait(450 * time.Millisecond)
-	s.recv("08 " + s.questions()[2])
+	s.recv("08 "+s.questions()[2], "08 "+behind)
 	if !slices.Contains(s.sent, "080080") {
 		t.Errorf("sent %v, without LinkDown of the first link", s.sent)
 	}
