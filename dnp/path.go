@@ -44,11 +44,12 @@ func (p *path) acknowledge(n uint64, out Sender) {
 // pace returns how commands are repeated to a peer. One from which
 // nothing comes may stand still, and libraries store each needless copy.
 func (p *path) pace(l *liveness, now instant) pace {
-	r := pace{trip: p.trip, copies: 1, disorder: p.disorder > 0}
+	most := p.core.cfg.ReliableResend
+	r := pace{trip: p.trip, first: p.trip.longest(most), copies: 1, disorder: p.disorder > 0}
 	if l.patient > 0 && p.trip.mean == 0 {
-		r.blind = restoredResend
+		r.first = min(restoredResend, most)
 	}
-	if now.sub(l.heard) < p.core.cfg.ReliableResend {
+	if now.sub(l.heard) < most {
 		r.copies = p.loss.copies()
 	}
 	return r
@@ -143,7 +144,7 @@ type roundTrip struct {
 // A pace is what the times of repeats depend on.
 type pace struct {
 	trip     roundTrip
-	blind    time.Duration // until the first repeat on a path without samples; 0 is the longest pause
+	first    time.Duration // until the first repeat
 	copies   int           // of a repeat for which others wait
 	disorder bool          // overtaken commands may be late
 }

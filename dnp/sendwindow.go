@@ -440,11 +440,12 @@ func (w *sendWindow) resendAt(cfg *Config, r pace, o *outgoing) instant {
 	case o.overtook >= overtakersMin:
 		return o.last.add(r.trip.usual(most))
 	}
-	first := r.trip.longest(most)
-	if r.blind > 0 {
-		first = min(r.blind, most)
-	}
-	return o.last.add(min(first<<min(int(o.sends-1)/r.copies, 8), most))
+	return o.last.add(min(r.first<<min(int(o.sends-1)/r.copies, 8), most))
+}
+
+// plain reports whether a command is sent again after the first pause, except near the wrap: it was sent once, and not overtaken.
+func (o *outgoing) plain() bool {
+	return o.sends == 1 && o.overtook < overtakersMin && o.kind != SentProbe
 }
 
 // beyond reports whether the i-th command in flight is one that the peer drops as long as it lacks the
@@ -469,18 +470,35 @@ func (w *sendWindow) overtaken(by *outgoing) {
 
 // nextTimeout returns when a command must be repeated or given up.
 func (w *sendWindow) nextTimeout(cfg *Config, l *liveness, r pace) instant {
-	at := never
+	at, first, asked, plain := never, never, never, never
+	near := w.nearWrap(cfg.Profile)
 	for i := range w.flight {
-		if o := &w.flight[i]; !o.acked && o.sends > 0 {
-			if at = min(at, l.givesUpAt(cfg, o.first)); w.rests(o) {
-				continue
-			}
-			if at = min(at, l.unansweredAt(o.first, r.trip)); !w.beyond(i) {
-				at = min(at, w.resendAt(cfg, r, o))
-			}
+		o := &w.flight[i]
+		if o.acked || o.sends == 0 {
+			continue
+		}
+		if first = min(first, o.first); w.rests(o) {
+			continue
+		}
+		asked = min(asked, o.first)
+		switch {
+		case i >= sendWindowSize && w.beyond(i):
+		case o.plain() && !near:
+			plain = min(plain, o.last)
+		default:
+			at = min(at, w.resendAt(cfg, r, o))
 		}
 	}
-	if w.limit < sendWindowMax && w.nearWrap(cfg.Profile) && w.flight[0].sends > 0 {
+	if plain < never {
+		at = min(at, plain.add(r.first))
+	}
+	if first < never {
+		at = min(at, l.givesUpAt(cfg, first))
+	}
+	if asked < never {
+		at = min(at, l.unansweredAt(asked, r.trip))
+	}
+	if w.limit < sendWindowMax && near && w.flight[0].sends > 0 {
 		at = min(at, max(w.flight[0].first.add(edgePatience), w.grewAt.add(edgeGrowth)))
 	}
 	return at
