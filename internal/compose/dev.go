@@ -27,6 +27,7 @@ import (
 type DevCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
+	config.Web      `group:"Edge" set:"web=127.0.0.1:3480"`
 	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
@@ -39,6 +40,7 @@ type dev struct {
 	node
 	relay *relay.Relay
 	edge  *edge.Edge
+	web   *web
 	logs  *Durable
 	demo  *demo
 }
@@ -101,7 +103,10 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.logs == nil {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
-	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil), drain); err != nil {
+	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
+		return err
+	}
+	if d.web, err = openWeb(&c.Web, d.edge, nil, d.log); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -129,6 +134,10 @@ func (d *dev) run(ctx context.Context) error {
 	lasting.Go(func() error {
 		d.logs.Run(after)
 		return nil
+	})
+	lasting.Go(func() error {
+		defer cancel()
+		return d.web.run(after)
 	})
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.logs.Maintain(ctx) })

@@ -99,6 +99,9 @@ type Config struct {
 	// that sessions end with this edge.
 	Durable *Durable
 
+	// Carriers lets clients come otherwise than by UDP. nil means that none do.
+	Carriers *Carriers
+
 	// DrainTimeout is how long Run may take to hand durable sessions over when it is to end,
 	// and over which time it closes all others, evenly. 0 means 55 s for durable sessions, and
 	// that others are closed at once.
@@ -221,6 +224,15 @@ type Durable struct {
 	// DrainLinger is for how long Run goes on to forward datagrams when the sessions are
 	// handed over. 0 means 3 s if there is a Forwarder.
 	DrainLinger time.Duration
+}
+
+// Carriers are what clients need that do not speak UDP; see carrier.Hub. They belong to the first listener.
+type Carriers struct {
+	// Secret makes the tokens of clients. All edges of a deployment must have the same.
+	Secret []byte
+
+	// ConnsMax bounds their connections. 0 means SessionsMax.
+	ConnsMax int
 }
 
 // From is the port to the store of clients' reliable messages for game servers.

@@ -180,6 +180,7 @@ func (h *takeoverHost) AdoptAt(listener uint16, name string) {
 }
 
 func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
+	h.w.node.moved(client)
 	for _, w := range h.w.node.workers {
 		if w.listener == h.w.listener {
 			w.post(0, func(w *Worker, now time.Time) { w.takeover.ForwardTo(now, client, node) })
@@ -188,7 +189,7 @@ func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
 }
 
 func (h *takeoverHost) Receive(now time.Time, client netip.AddrPort, p []byte) {
-	h.w.handle(now, h.w.ep.Receive(now, client, p, h.w.out))
+	h.w.receive(now, client, p)
 }
 
 func (h *takeoverHost) Direct(client netip.AddrPort, p []byte) { h.w.sendDirectly(client, p) }

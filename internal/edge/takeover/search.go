@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -72,6 +73,25 @@ func (b *base) EdgeLost(now time.Time, node string) {
 			b.seek(now, s)
 		}
 	}
+}
+
+// DirectLost searches for the way to a client whose connection to this edge ended.
+func (b *base) DirectLost(now time.Time, client netip.AddrPort) {
+	if s := b.byAddr[client]; s != nil && s.path == (Path{}) && s.stays() {
+		b.seek(now, s)
+	}
+}
+
+// Directly reports whether the client of a session comes to this edge, as far as is known.
+func (b *base) Directly(client netip.AddrPort) bool {
+	s := b.byAddr[client]
+	return s == nil || s.path == (Path{})
+}
+
+// Nowhere reports whether no edge has a session of this client.
+func (b *base) Nowhere(now time.Time, client netip.AddrPort) bool {
+	kind, _, _ := b.locations.locate(now, b.client(client))
+	return kind == placeNowhere && b.byAddr[client] == nil
 }
 
 // watch looks after the way to the client of a session, and returns when to look again; zero for never.
