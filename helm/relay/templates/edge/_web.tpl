@@ -108,6 +108,8 @@ Browsers:
   kubectl -n {{ $ns }} get service {{ $full }}-edge-websocket -o jsonpath='{.spec.ports[0].nodePort}'
 {{- else if .hostNetwork }}
   {{ $scheme }}://NODE:{{ .websocket.port }}/dnp, with the address of a node that has an edge.
+{{- else if eq .websocket.service.type "None" }}
+  {{ $scheme }}://POD:{{ .websocket.port }}/dnp; edge.websocket.service.type=None leaves the way there to you.
 {{- else if not (or .websocket.ingress.enabled .websocket.httpRoute.enabled) }}
   {{ $scheme }}://{{ $full }}-edge-websocket.{{ $ns }}.svc:{{ default .websocket.port .websocket.servicePort }}/dnp, from inside the cluster only. For players outside, turn edge.websocket.ingress or
   edge.websocket.httpRoute on, or set edge.websocket.service.type=LoadBalancer.
@@ -120,7 +122,10 @@ Browsers:
 {{- end }}
 {{- end }}
 {{- if .webtransport.enabled }}
-  WebTransport: UDP port {{ .webtransport.port }} of {{ .hostNetwork | ternary "the nodes" (printf "the service %s-edge-%s" $full (.webtransport.onWebSocketService | ternary "websocket" "webtransport")) }}. Browsers look for it at the host of their WebSocket: both need one address.
+{{- $of := printf "the service %s-edge-%s" $full (.webtransport.onWebSocketService | ternary "websocket" "webtransport") }}
+{{- if .hostNetwork }}{{ $of = "the nodes" }}
+{{- else if and (not .webtransport.onWebSocketService) (eq .webtransport.service.type "None") }}{{ $of = "the pods" }}{{ end }}
+  WebTransport: UDP port {{ .webtransport.port }} of {{ $of }}. Browsers look for it at the host of their WebSocket: both need one address.
 {{- end }}
 {{- if and .websocket.enabled (not .websocket.tls) (has .websocket.service.type (list "LoadBalancer" "NodePort")) }}
 
