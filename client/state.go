@@ -47,8 +47,8 @@ var writeSteps = []time.Duration{60 * time.Millisecond, 180 * time.Millisecond, 
 // repeats values for longer, so that a client that is wrong about it learns the truth.
 const crossMax = 100 * time.Millisecond
 
-// rememberResumed is how long a write is remembered where a connection may turn out to be lost: longer than
-// silentMax, after which a connection counts as lost.
+// rememberResumed is how long a write is remembered where a connection may turn out to be lost: longer than it takes
+// to find out.
 const rememberResumed = 8 * time.Second
 
 // Key returns the name of the state: the link message as text, or the key that is in it.

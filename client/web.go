@@ -248,6 +248,7 @@ func (w *webCarrier) begin() {
 
 // lost notes that there is no connection, and reports whether it was of any use.
 func (w *webCarrier) lost(why error) (progress bool) {
+	defer w.wake()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.up, w.trouble = false, why

@@ -23,8 +23,8 @@ import (
 // Times of connections.
 const (
 	attemptMax    = 5 * time.Second       // until an edge has greeted
-	checkInterval = 3 * time.Second       // of an edge that says nothing
-	silentMax     = 2 * checkInterval     // then the connection counts as lost
+	checkInterval = 2 * time.Second       // after which a silent edge is asked for a sign of life
+	answerMax     = 2 * time.Second       // for which it may not answer; then the connection counts as lost
 	firstPause    = 50 * time.Millisecond // before a connection that was lost is made again, at most
 	pauseMin      = 100 * time.Millisecond
 	pauseMax      = 15 * time.Second
@@ -228,7 +228,7 @@ func (w *webCarrier) serve(ctx context.Context, conn webConn) error {
 // watch waits for the end of a connection, and looks whether the edge is still there. ended reports whether
 // it took the error out of received.
 func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan error) (err error, ended bool) {
-	ticks := time.NewTicker(checkInterval)
+	ticks := time.NewTicker(checkInterval / 2)
 	defer ticks.Stop()
 	for {
 		select {
@@ -250,7 +250,7 @@ func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan er
 
 // check asks a silent edge for a sign of life.
 func (w *webCarrier) check(ctx context.Context, conn webConn) error {
-	ctx, cancel := context.WithTimeout(ctx, silentMax-checkInterval)
+	ctx, cancel := context.WithTimeout(ctx, answerMax)
 	defer cancel()
 	if err := conn.check(ctx); err != nil {
 		return err

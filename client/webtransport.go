@@ -36,7 +36,7 @@ func (s webTransport) dial(ctx context.Context, token string) (webConn, []byte, 
 		TLSClientConfig: s.tls,
 		QUICConfig: &quic.Config{
 			EnableDatagrams: true, EnableStreamResetPartialDelivery: true,
-			KeepAlivePeriod: checkInterval, MaxIdleTimeout: silentMax,
+			KeepAlivePeriod: checkInterval, MaxIdleTimeout: checkInterval + answerMax,
 		},
 		// Not the early one of the library: the token must not be in data that can be replayed.
 		DialAddr: func(ctx context.Context, address string, t *tls.Config, q *quic.Config) (conn *quic.Conn, err error) {
