@@ -80,7 +80,7 @@ func open(ctx context.Context, url string, cfg *Config) (carrier, error) {
 		}
 		return openUDP(to)
 	case ok && (scheme == "ws" || scheme == "wss" || scheme == "wt"):
-		return openWeb(ctx, url, cfg)
+		return openWeb(ctx, url, cfg, usualPatience)
 	}
 	return nil, fmt.Errorf("%q: %w", url, ErrNoWay)
 }

@@ -47,8 +47,8 @@
 // is nothing that can be cut. A WebSocket or QUIC connection can, and then the Client makes another one and resumes
 // its session, at any edge of the deployment: links stay, and messages arrive once and in order. Meanwhile the
 // newest values wait, and unreliable messages are dropped. The Client ends with the reason [Unknown] if no edge
-// has the session any more, and with [Timeout] after a minute without any edge, or sooner if a reliable message
-// waits.
+// has the session any more, and with [Timeout] or [Rejected] after a minute without any connection, or sooner if a
+// reliable message waits.
 //
 // A certificate that no authority signed, as edges make for WebTransport, is trusted by its hash
 // ([Config.CertificateHashes]).

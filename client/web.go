@@ -62,8 +62,8 @@ type webCarrier struct {
 }
 
 // openWeb connects to the edge at a URL.
-func openWeb(ctx context.Context, url string, cfg *Config) (carrier, error) {
-	d, err := newDialer(url, cfg)
+func openWeb(ctx context.Context, url string, cfg *Config, times patienceTimes) (carrier, error) {
+	d, err := newDialer(url, cfg, times)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,6 @@ import (
 // Times of connections.
 const (
 	attemptMax    = 5 * time.Second       // until an edge has greeted
-	checkInterval = 2 * time.Second       // after which a silent edge is asked for a sign of life
-	answerMax     = 2 * time.Second       // for which it may not answer; then the connection counts as lost
 	firstPause    = 50 * time.Millisecond // before a connection that was lost is made again, at most
 	pauseMin      = 100 * time.Millisecond
 	pauseMax      = 15 * time.Second
@@ -34,6 +32,12 @@ const (
 	// (dnp/DESIGN.md), so no session is left then.
 	outageMax = time.Minute
 )
+
+// patienceTimes are when a connection counts as lost: when an edge has been silent for check, and then does not answer
+// for answer.
+type patienceTimes struct{ check, answer time.Duration }
+
+var usualPatience = patienceTimes{check: 2 * time.Second, answer: 2 * time.Second}
 
 // Limits of the greeting, which is the first that an edge says.
 const (
@@ -111,13 +115,14 @@ type dialer struct {
 	token  string         // of the session; empty before the first greeting
 	made   bool           // there was a connection
 
+	times    patienceTimes
 	timeout  time.Duration // of the first connection
 	failures int           // since a datagram came
 	until    time.Time     // when to give up
 }
 
 // newDialer checks a URL.
-func newDialer(text string, cfg *Config) (d dialer, err error) {
+func newDialer(text string, cfg *Config, times patienceTimes) (d dialer, err error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
@@ -136,10 +141,10 @@ func newDialer(text string, cfg *Config) (d dialer, err error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/dnp"
 	}
-	d = dialer{host: u.Host, timeout: cfg.Timeout}
+	d = dialer{host: u.Host, timeout: cfg.Timeout, times: times}
 	if u.Scheme == "wt" {
 		u.Scheme = "https"
-		d.open = webTransport{url: u.String(), tls: cfg.tls(host)}.dial
+		d.open = webTransport{url: u.String(), tls: cfg.tls(host), times: times}.dial
 	} else {
 		d.open = webSocket{url: u, tls: cfg.tls(host)}.dial
 	}
@@ -228,7 +233,7 @@ func (w *webCarrier) serve(ctx context.Context, conn webConn) error {
 // watch waits for the end of a connection, and looks whether the edge is still there. ended reports whether
 // it took the error out of received.
 func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan error) (err error, ended bool) {
-	ticks := time.NewTicker(checkInterval / 2)
+	ticks := time.NewTicker(w.times.check / 2)
 	defer ticks.Stop()
 	for {
 		select {
@@ -238,7 +243,7 @@ func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan er
 			return ctx.Err(), false
 		case <-ticks.C:
 		}
-		if !w.quiet(checkInterval) {
+		if !w.quiet(w.times.check) {
 			continue
 		}
 		if err := w.check(ctx, conn); err != nil && ctx.Err() == nil {
@@ -250,7 +255,7 @@ func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan er
 
 // check asks a silent edge for a sign of life.
 func (w *webCarrier) check(ctx context.Context, conn webConn) error {
-	ctx, cancel := context.WithTimeout(ctx, answerMax)
+	ctx, cancel := context.WithTimeout(ctx, w.times.answer)
 	defer cancel()
 	if err := conn.check(ctx); err != nil {
 		return err

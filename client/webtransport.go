@@ -25,8 +25,9 @@ const (
 
 // A webTransport dials edges over WebTransport.
 type webTransport struct {
-	url string
-	tls *tls.Config
+	url   string
+	tls   *tls.Config
+	times patienceTimes
 }
 
 // dial returns a connection and what the edge said first. ctx bounds only that.
@@ -36,7 +37,7 @@ func (s webTransport) dial(ctx context.Context, token string) (webConn, []byte, 
 		TLSClientConfig: s.tls,
 		QUICConfig: &quic.Config{
 			EnableDatagrams: true, EnableStreamResetPartialDelivery: true,
-			KeepAlivePeriod: checkInterval, MaxIdleTimeout: checkInterval + answerMax,
+			KeepAlivePeriod: s.times.check, MaxIdleTimeout: s.times.check + s.times.answer,
 		},
 		// Not the early one of the library: the token must not be in data that can be replayed.
 		DialAddr: func(ctx context.Context, address string, t *tls.Config, q *quic.Config) (conn *quic.Conn, err error) {
