@@ -166,7 +166,7 @@ test("a session goes on over another transport", async () => {
   edge.answer = (n) => sessions[n] ?? { token: `session-${n}`, resumed: n === 5 };
   const client = edge.play();
   await edge.run(100);
-  edge.transport.onClose("the network changed");
+  edge.transport.onClose({ code: 1006, reason: "the network changed" });
   client.send("while it is away");
   edge.server.message(new TextEncoder().encode("from the edge"));
   await edge.run(2000);
@@ -174,13 +174,13 @@ test("a session goes on over another transport", async () => {
   assert.deepEqual(edge.take(), ["open", "message from the edge"], "the application notices nothing");
   assert.deepEqual(edge.server.messages, ["while it is away"]);
 
-  edge.transport.onClose("the edge ended");
+  edge.transport.onClose({ code: 1006, reason: "the edge ended" });
   const old = edge.transport;
   await edge.run(2000);
   assert.deepEqual(edge.dialled[3], "session-3");
   assert.deepEqual(edge.take(), ["close lost", "open"], "this edge does not know the session");
   old.onDatagram(connectionClose());
-  old.onClose("late");
+  old.onClose({ code: 1006, reason: "late" });
   assert.equal(client.open, true, "what an old transport says late does not count");
   edge.transport.onDatagram(connectionClose());
   await edge.run(25_000);
@@ -214,7 +214,7 @@ test("which transports a URL is tried with", () => {
   assert.deepEqual(names("wss://edge"), ["ws"], "there is no WebTransport in Node");
   (globalThis as { WebTransport?: unknown }).WebTransport = class {};
   assert.deepEqual(names("wss://edge"), ["wt", "ws"]);
-  assert.deepEqual(names("ws://localhost"), ["ws"], "WebTransport is always encrypted");
+  assert.deepEqual(names("http://localhost"), ["wt", "ws"], "the edge may tell the certificate of its WebTransport");
   assert.deepEqual(names("udp://localhost"), ["udp"]);
   assert.deepEqual(names("wss://edge", "websocket"), ["ws"]);
   assert.throws(() => dialsFor(new URL("udp://edge"), "auto", { websocket: websocket! }), /no transport udp/);
