@@ -336,9 +336,9 @@ test("an edge that loses each transport at once is dialled with growing pauses",
   await edge.run(16_000);
   assert.equal(client.open, true);
   edge.end(1006);
-  const at = edge.clock.now();
-  await edge.run(100);
-  assert.ok(edge.dialledAt.at(-1)! - at <= 60, "after a good transport the pauses begin anew");
+  const n = edge.dialled.length;
+  await edge.run(60);
+  assert.equal(edge.dialled.length, n + 1, "after a good transport the pauses begin anew");
   client.close();
 });
 
@@ -432,8 +432,9 @@ test("a transport through which no answer comes is replaced", async () => {
   const slow = new Edge(); // whose login service takes its time
   slow.keepSessions();
   const patient = slow.play({ token: "ada" });
+  slow.deaf = true;
   await slow.run(10);
-  slow.mute = slow.deaf = true;
+  slow.transport.onDatagram(connectionAck(0));
   await slow.run(6000);
   assert.equal(slow.dialled.length, 1);
   patient.close();
