@@ -1,5 +1,5 @@
 /** What an edge says about a session beside its datagrams: a greeting first, and a code and a reason at the end. */
-import type { Session } from "./transport.js";
+import type { CloseInfo, Session } from "./transport.js";
 
 /** The codes of an edge that ends a transport. After any other one the transport counts as lost. */
 export const CloseCode = {
@@ -26,6 +26,20 @@ export function parseGreeting(text: string): Session | undefined {
     return typeof token === "string" && tokenPattern.test(token) ? { token, resumed: resumed === true } : undefined;
   } catch {
     return undefined; // no JSON, or null
+  }
+}
+
+/**
+ * parseClosing reads the last frame of an edge on the stream of a WebTransport, `{"code":1012,"reason":"leaving"}`. It says
+ * what the code of the WebTransport should: browsers miss that where the server stops reading at the same time.
+ */
+export function parseClosing(text: string): CloseInfo | undefined {
+  if (text.length > greetingMax) return undefined;
+  try {
+    const { code, reason } = JSON.parse(text) as Partial<CloseInfo>;
+    return Number.isInteger(code) && typeof reason === "string" ? { code: code!, reason } : undefined;
+  } catch {
+    return undefined;
   }
 }
 

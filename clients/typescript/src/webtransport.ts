@@ -1,16 +1,19 @@
 import { webTransportInfo } from "./info.js";
-import { parseGreeting } from "./session.js";
+import { parseClosing, parseGreeting } from "./session.js";
 import { bufferMax, DialError, isPlain, lost, withScheme, type CloseInfo, type DialOptions, type Session, type Transport } from "./transport.js";
 
 /** Datagrams that wait for the page at most. Browsers keep one unless they are told, and drop the rest. */
 const incomingMax = 1_024;
 const frameMax = 65_535;
 
+/** The first byte of JSON, with which no datagram of DNP begins. */
+const brace = 0x7b;
+
 /**
  * dialWebTransport opens a WebTransport. A datagram that fits is one datagram of QUIC; what does not fit
  * goes, in both directions, over one bidirectional stream, with a u16 length (little endian) before each.
  * The first frame of the client is the token of the session to continue, or empty; that of the edge is its
- * greeting.
+ * greeting, and its last one may tell why it ends the session.
  */
 export async function dialWebTransport(url: URL, options: DialOptions): Promise<Transport> {
   if (!globalThis.WebTransport) throw new Error("there is no WebTransport here");
@@ -81,8 +84,11 @@ class WebTransportTransport implements Transport {
         (error: unknown) => this.onClose({ code: lost, reason: String(error) }),
       );
       const frames = new Frames((frame) => {
+        const text = frame[0] === brace ? new TextDecoder().decode(frame) : "";
+        const info = parseClosing(text);
+        if (info) return this.#end(info);
         if (this.session) return this.onDatagram(frame);
-        this.session = parseGreeting(new TextDecoder().decode(frame));
+        this.session = parseGreeting(text);
         if (!this.session) return reject(new Error("the server does not greet as an edge does"));
         resolve();
         void pump(this.connection.datagrams.readable, (datagram) => this.onDatagram(datagram));
@@ -111,6 +117,13 @@ class WebTransportTransport implements Transport {
       this.#waiting -= p.length;
     };
     writer.write(p).then(written, written); // a failure ends the session, which closed tells
+  }
+
+  /** end ends the transport as the edge asks. */
+  #end(info: CloseInfo): void {
+    const { onClose } = this;
+    this.close();
+    onClose(info);
   }
 
   close(): void {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseInfo } from "../src/info.js";
-import { parseGreeting, retryAfter } from "../src/session.js";
+import { parseClosing, parseGreeting, retryAfter } from "../src/session.js";
 import { DialError, withScheme, type Transport } from "../src/transport.js";
 import { dialWebSocket } from "../src/websocket.js";
 import { dialWebTransport, Frames } from "../src/webtransport.js";
@@ -104,6 +104,10 @@ test("greetings and reasons", () => {
   for (const text of ["", "null", "7", "[]", "{}", `{"token":7}`, `{"token":"${token}0"}`, `{"token":"${token.toUpperCase()}"}`, `{"token":"${token}"}${" ".repeat(200)}`]) {
     assert.equal(parseGreeting(text), undefined, text);
   }
+  assert.deepEqual(parseClosing('{"code":4000,"reason":"unknown"}'), { code: 4000, reason: "unknown" });
+  for (const text of ["", "{", "null", '{"code":"1000","reason":"over"}', '{"code":1000}', `{"code":1000,"reason":"${"x".repeat(256)}"}`]) {
+    assert.equal(parseClosing(text), undefined, text);
+  }
   const reasons = { "full; retry-after=1000": 1000, "leaving; retry-after=0": 0, "draining;retry-after=999999999": 60_000 };
   for (const [reason, ms] of Object.entries(reasons)) assert.equal(retryAfter(reason), ms, reason);
   for (const reason of ["", "full", "retry-after=5", "full; retry-after=-5", "full; retry-after=5s", "full; retry-after="]) {
@@ -192,6 +196,19 @@ test("WebTransport: a greeting, datagrams, and a stream for what does not fit", 
   session.end({ closeCode: 1012, reason: "leaving" });
   await settle();
   assert.deepEqual(said.slice(3), ["closed: 1012 leaving"]);
+}));
+
+test("WebTransport: the last frame tells why the edge ends the session, once", () => withBrowser(undefined, async () => {
+  const dialled = dialWebTransport(new URL("https://edge.example"), { signal });
+  await settle();
+  const session = FakeWebTransport.last;
+  session.stream.enqueue(framed(utf8(greeting(false))));
+  const said = heard(await dialled);
+  session.stream.enqueue(framed(utf8('{"neither":"datagram nor closing"}')));
+  session.stream.enqueue(framed(utf8('{"code":1013,"reason":"full; retry-after=1000"}')));
+  assert.deepEqual(await session.closed, { closeCode: 1000, reason: "" }, "the client closes it");
+  await settle();
+  assert.deepEqual(said.slice(1), ["closed: 1013 full; retry-after=1000"]);
 }));
 
 test("WebTransport: the first frame is the token of the session, and what was sent goes out before the end", () => withBrowser(undefined, async () => {
