@@ -85,6 +85,8 @@ const mutants: [file: string, line: string, fault: string][] = [
   ["sendwindow.ts", "      o.last = -Infinity;\n    }", "    }"],
   ["sendwindow.ts", "o.sends = Math.max(o.sends, 2);", ""],
   ["links.ts", "Number.isNaN(r.due) && heard > r.first + repeatsTake", "Number.isNaN(r.due)"],
+  ["webtransport.ts", "if (info) return this.#end(info);", ""],
+  ["info.ts", "if (text.length > textMax) return undefined;", ""],
   ["session.ts", "tokenPattern.test(token)", "true"],
   ["websocket.ts", "[subprotocol, ...resume]", "[subprotocol]"],
   ["webtransport.ts", "resume ?? \"\"", "\"\""],
