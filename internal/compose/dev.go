@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/examples/web"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
@@ -40,7 +41,7 @@ type dev struct {
 	node
 	relay *relay.Relay
 	edge  *edge.Edge
-	web   *web
+	web   *webListeners
 	logs  *Durable
 	demo  *demo
 }
@@ -106,7 +107,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
-	if d.web, err = openWeb(&c.Web, d.edge, nil, d.log); err != nil {
+	if d.web, err = openWeb(&c.Web, d.edge, web.Files, d.log); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -157,6 +158,7 @@ func (d *dev) tell(w io.Writer) {
 	for _, a := range addrs {
 		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
 	}
+	d.web.tell(w)
 	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)

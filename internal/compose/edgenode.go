@@ -45,7 +45,7 @@ type edgeNode struct {
 	flags   *EdgeCommand
 	durable *Durable // nil if sessions end with the edge
 	edge    *edge.Edge
-	web     *web
+	web     *webListeners
 	forward *Forwarding   // nil if sessions end with the edge, or without gossip or its keys
 	drain   chan struct{} // holds one when the edge is to drain
 }

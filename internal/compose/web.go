@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -31,8 +32,8 @@ func carriers(c *config.Web, durable *edge.Durable) *edge.Carriers {
 	return &edge.Carriers{Secret: secret, ConnsMax: c.WebSocketConnections}
 }
 
-// A web is the listeners for clients that do not speak UDP.
-type web struct {
+// webListeners are the listeners for clients that do not speak UDP.
+type webListeners struct {
 	flags     *config.Web
 	edge      *edge.Edge
 	files     *certificate.Files // nil without --tls-cert
@@ -44,8 +45,8 @@ type web struct {
 }
 
 // openWeb opens the ports. A WebTransport listener without a certificate makes one.
-func openWeb(c *config.Web, e *edge.Edge, page fs.FS, log *slog.Logger) (w *web, err error) {
-	w = &web{flags: c, edge: e, page: page, log: log}
+func openWeb(c *config.Web, e *edge.Edge, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
+	w = &webListeners{flags: c, edge: e, page: page, log: log}
 	if e.Hub() == nil {
 		return w, nil
 	}
@@ -58,7 +59,7 @@ func openWeb(c *config.Web, e *edge.Edge, page fs.FS, log *slog.Logger) (w *web,
 	return w, nil
 }
 
-func (w *web) openCertificate() (err error) {
+func (w *webListeners) openCertificate() (err error) {
 	switch {
 	case w.flags.TLSCert != "":
 		w.files, err = certificate.Open(w.flags.TLSCert, w.flags.TLSKey, w.log)
@@ -72,7 +73,7 @@ func (w *web) openCertificate() (err error) {
 }
 
 // tls returns how to encrypt, nil for not at all.
-func (w *web) tls(least uint16) *tls.Config {
+func (w *webListeners) tls(least uint16) *tls.Config {
 	switch {
 	case w.files != nil:
 		return &tls.Config{MinVersion: least, GetCertificate: w.files.Get}
@@ -82,7 +83,7 @@ func (w *web) tls(least uint16) *tls.Config {
 	return nil
 }
 
-func (w *web) openWebSocket() error {
+func (w *webListeners) openWebSocket() error {
 	if w.flags.WebSocket == "" {
 		return nil
 	}
@@ -100,12 +101,12 @@ func (w *web) openWebSocket() error {
 }
 
 // info tells clients what there is.
-func (w *web) info() carrier.Info {
+func (w *webListeners) info() carrier.Info {
 	return carrier.Info{Protocols: []string{carrier.Protocol}, WebSocket: &carrier.WebSocketInfo{Path: carrier.Path}}
 }
 
 // run serves until ctx ends.
-func (w *web) run(ctx context.Context) error {
+func (w *webListeners) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if w.websocket != nil {
 		group.Go(func() error { return w.websocket.Run(ctx) })
@@ -118,4 +119,16 @@ func (w *web) run(ctx context.Context) error {
 	}
 	<-ctx.Done() // also without any listener
 	return group.Wait()
+}
+
+// tell prints where clients come.
+func (w *webListeners) tell(out io.Writer) {
+	if w.websocket == nil {
+		return
+	}
+	scheme := map[bool]string{false: "http", true: "https"}[w.files != nil]
+	if w.page != nil {
+		fmt.Fprintf(out, "  web page      %s://%s/\n", scheme, w.websocket.Addr())
+	}
+	fmt.Fprintf(out, "  web clients   %s://%s%s\n", scheme, w.websocket.Addr(), carrier.Path)
 }
