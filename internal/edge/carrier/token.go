@@ -31,7 +31,7 @@ var network = netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x9c, 0x3b, 0x1e,
 func Carried(a netip.Addr) bool { return network.Contains(a) }
 
 // A token is tokenSecret random bytes and a MAC of them, so that every edge of a deployment knows its tokens
-// without storing them, and nobody else makes one.
+// without storing them, and no client can make one.
 const (
 	tokenSecret = 16
 	tokenMAC    = 16
@@ -53,13 +53,14 @@ func (t Tokens) New(k Kind) string {
 	return hex.EncodeToString(append(b, t.sum("token", k, b)[:tokenMAC]...))
 }
 
-// Valid reports whether a token was made by New for this kind of connection.
+// Valid reports whether a token was made by New for this kind of connection. The same token in other letters is none: it would
+// be another client without having been admitted.
 func (t Tokens) Valid(k Kind, token string) bool {
 	b, err := hex.DecodeString(token)
-	return err == nil && len(token) == TokenSize && hmac.Equal(b[tokenSecret:], t.sum("token", k, b[:tokenSecret])[:tokenMAC])
+	return err == nil && hex.EncodeToString(b) == token && len(token) == TokenSize && hmac.Equal(b[tokenSecret:], t.sum("token", k, b[:tokenSecret])[:tokenMAC])
 }
 
-// Address returns the address of the client with a token, from which nobody can find the token.
+// Address returns the address of the client with a token, which does not tell the token.
 func (t Tokens) Address(k Kind, token string) netip.AddrPort {
 	ip := network.Addr().As16()
 	copy(ip[6:], t.sum("address", k, []byte(token)))

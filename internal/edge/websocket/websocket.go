@@ -260,7 +260,7 @@ func (t *transport) Write(list [][]byte) error {
 
 // Close implements carrier.Transport.
 func (t *transport) Close(r carrier.Reason) {
-	if r == carrier.Lost || r == carrier.Slow { // nobody listens
+	if r == carrier.Lost || r == carrier.Slow { // the client does not listen
 		_ = t.socket.CloseNow()
 		return
 	}
