@@ -98,6 +98,8 @@ type server struct {
 	t    testing.TB
 	net  *network
 	from string // where the next client comes from
+	cfg  webtransport.Config
+	stop func() // ends it as the end of an edge does
 }
 
 // start runs a server until the test ends.
@@ -108,30 +110,44 @@ func start(t testing.TB, limit func(*carrier.Config), configure func(*webtranspo
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := webtransport.Config{
-		Hub: s.Hub, Socket: s.net.endpoint(serverAddr), TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
+	s.cfg = webtransport.Config{
+		Hub: s.Hub, TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
 		Key: []byte("secret of the edge"), Log: slog.New(slog.DiscardHandler),
 	}
 	if configure != nil {
-		configure(&cfg)
+		configure(&s.cfg)
 	}
-	server, err := webtransport.New(cfg)
+	s.run()
+	return s
+}
+
+// run starts the server, and again after stop.
+func (s *server) run() {
+	s.t.Helper()
+	s.cfg.Socket = s.net.endpoint(serverAddr)
+	server, err := webtransport.New(s.cfg)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		s.net.lose(nil)
+	s.stop = sync.OnceFunc(func() {
 		s.Close()
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the server ended with %v", err)
+			s.t.Errorf("the server ended with %v", err)
 		}
 	})
-	return s
+	stop := s.stop
+	s.t.Cleanup(func() { // before that of the socket
+		s.net.lose(nil)
+		stop()
+	})
 }
+
+// clientTLS trusts every server. A browser would know the hash of the certificate.
+var clientTLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}
 
 // A peer is a client.
 type peer struct {
@@ -155,7 +171,7 @@ func (s *server) dial(origin string) (*peer, *http.Response, error) {
 		}
 	})
 	d := client.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, // a hash of the certificate would tell a browser
+		TLSClientConfig: clientTLS,
 		QUICConfig:      &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true},
 		DialAddr: func(ctx context.Context, _ string, t *tls.Config, cfg *quic.Config) (c *quic.Conn, err error) {
 			p.conn, err = p.quic.DialEarly(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(serverAddr)), t, cfg)
@@ -278,6 +294,30 @@ func (p *peer) wantHungUp(why string) {
 
 // addr returns the address that the client of a token has for workers.
 func (s *server) addr(p *peer) netip.AddrPort { return s.Tokens.Address(carrier.WebTransport, p.Token) }
+
+// block sends copies of a datagram to a client that takes nothing until there is no room for more. The worker has to be told to
+// wait then. It may have waited before, because the writer was behind.
+func (s *server) block(to netip.AddrPort, datagram string) {
+	s.t.Helper()
+	full := 0
+	for range 10_000 {
+		before := s.Stats().OutLost
+		s.Send(to, datagram)
+		full += len(s.Output.Full())
+		synctest.Wait() // the writer has done what it can
+		if s.Stats().OutLost == before {
+			continue
+		}
+		for ; len(s.Writable) > 0; full-- {
+			<-s.Writable
+		}
+		if full != 1 {
+			s.t.Errorf("the worker was told to wait %d times more than to go on, want 1", full)
+		}
+		return
+	}
+	s.t.Fatal("the edge takes datagrams without end for a client that takes nothing")
+}
 
 // to reports whether a packet goes to an address.
 func to(addr string) func(simnet.Packet) bool {

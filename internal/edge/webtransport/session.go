@@ -62,7 +62,7 @@ func (s *Server) session(v *visit, session *webtransport.Session) (told bool) {
 	case stream == nil:
 		return false
 	}
-	seat, reason, ok := s.cfg.Hub.Reserve(carrier.WebTransport, address(v.conn.RemoteAddr()), token)
+	seat, reason, ok := s.cfg.Hub.Reserve(carrier.WebTransport, v.home, token)
 	if !ok {
 		return tell(session, reason)
 	}
@@ -73,7 +73,8 @@ func (s *Server) session(v *visit, session *webtransport.Session) (told bool) {
 	}
 	v.leave()
 	c := seat.Open(t)
-	c.Lost(read(c, session, stream))
+	v.read(c, session, stream)
+	c.Lost(carrier.Lost) // it has ended; only the writer may be at work
 	return t.told
 }
 
@@ -119,13 +120,19 @@ func late(err error) carrier.Reason {
 	return carrier.Lost
 }
 
-// read hands the datagrams of a client to the edge until the connection ends, and returns why.
-func read(c *carrier.Conn, session *webtransport.Session, stream *webtransport.Stream) carrier.Reason {
+// read hands the datagrams of a client to the edge until the connection ends.
+func (v *visit) read(c *carrier.Conn, session *webtransport.Session, stream *webtransport.Stream) {
 	var datagrams sync.WaitGroup
-	datagrams.Go(func() { c.End(readDatagrams(c, session)) })
-	r := readFrames(c, stream)
-	c.End(r) // the other ends, too
+	datagrams.Go(func() { c.End(v.why(readDatagrams(c, session))) })
+	c.End(v.why(readFrames(c, stream))) // the other ends, too
 	datagrams.Wait()
+}
+
+// why returns why a connection ends whose reader ended for reason r: this server may have hung up before.
+func (v *visit) why(r carrier.Reason) carrier.Reason {
+	if v.slow.Load() {
+		return carrier.Slow
+	}
 	return r
 }
 

@@ -32,7 +32,10 @@ type transport struct {
 
 func newTransport(v *visit, session *webtransport.Session, stream *webtransport.Stream) *transport {
 	t := &transport{visit: v, session: session, stream: stream}
-	t.stuck = time.AfterFunc(carrier.WriteTimeout, func() { v.hangUp(carrier.Slow) })
+	t.stuck = time.AfterFunc(carrier.WriteTimeout, func() {
+		v.slow.Store(true)
+		v.hangUp(carrier.Slow)
+	})
 	t.stuck.Stop()
 	return t
 }

@@ -139,8 +139,10 @@ func (s *Server) accept(ctx context.Context) error {
 
 // A visit is what the server knows of a QUIC connection, from its first datagram on.
 type visit struct {
+	home  netip.Addr // where it came from; the client may move
 	conn  *quic.Conn
 	began atomic.Bool // whether it has, or had, a session
+	slow  atomic.Bool // whether the server hung up because the client takes nothing
 	leave func()      // ends its time among the newcomers
 }
 
@@ -156,7 +158,7 @@ func (s *Server) arrive(ctx context.Context, client *quic.ClientInfo) (context.C
 		s.cfg.Hub.Refused(carrier.TooMany)
 		return nil, errCrowded
 	}
-	v := &visit{leave: sync.OnceFunc(func() { s.newcomers.Leave(home) })}
+	v := &visit{home: home, leave: sync.OnceFunc(func() { s.newcomers.Leave(home) })}
 	context.AfterFunc(ctx, v.leave) // the connection ended
 	return context.WithValue(ctx, visitKey{}, v), nil
 }
