@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,7 +28,7 @@ const (
 var (
 	ErrFull  = errors.New("client: too many reliable messages wait to be sent")
 	ErrSize  = errors.New("client: a message has 1 byte to 1 MiB, an unreliable one at most 65,499 bytes")
-	ErrNoWay = errors.New("client: no carrier speaks this URL; want udp://HOST:PORT")
+	ErrNoWay = errors.New("client: no carrier speaks this URL; want udp://, ws://, wss:// or wt:// and HOST:PORT")
 )
 
 // A Reason says why a connection ended, or could not be made.
@@ -40,10 +41,13 @@ const (
 	Timeout  Reason = "timeout"  // the edge does not answer
 	Rejected Reason = "rejected" // the edge takes no clients now
 	Refused  Reason = "refused"  // the edge ended it and did not acknowledge the login
-	Lost     Reason = "lost"     // the socket failed
+	Lost     Reason = "lost"     // the socket failed, or the edge does not speak the protocol
+	Unknown  Reason = "unknown"  // no edge has the session any more that this client wants to resume
+	Replaced Reason = "replaced" // another connection took the place of this one
 )
 
-// An EndError says why a connection ended. Err is the failure of the socket, for Lost.
+// An EndError says why a connection ended. Err is more about it, if more is known: for example the
+// failure of the socket, for Lost.
 type EndError struct {
 	Address string
 	Reason  Reason
@@ -53,20 +57,28 @@ type EndError struct {
 
 // Error says what happened.
 func (e *EndError) Error() string {
+	var text string
 	switch {
-	case e.Err != nil:
-		return fmt.Sprintf("the connection to %s ended: %v", e.Address, e.Err)
+	case e.Made && e.Reason == Lost && e.Err != nil:
+		text = fmt.Sprintf("the connection to %s ended", e.Address)
 	case e.Made:
-		return fmt.Sprintf("the connection to %s ended: %s", e.Address, e.Reason)
+		text = fmt.Sprintf("the connection to %s ended: %s", e.Address, e.Reason)
+	case e.Reason == Lost:
+		text = fmt.Sprintf("no connection to %s", e.Address)
 	case e.Reason == Timeout:
-		return fmt.Sprintf("no edge answers at %s", e.Address)
+		text = fmt.Sprintf("no edge answers at %s", e.Address)
 	case e.Reason == Refused:
-		return fmt.Sprintf("%s refused the login", e.Address)
+		text = fmt.Sprintf("%s refused the login", e.Address)
+	default:
+		text = fmt.Sprintf("%s refused the connection: %s", e.Address, e.Reason)
 	}
-	return fmt.Sprintf("%s refused the connection: %s", e.Address, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
 }
 
-// Unwrap returns the failure of the socket, if there was one.
+// Unwrap returns Err.
 func (e *EndError) Unwrap() error { return e.Err }
 
 // Config says how a client behaves, and what it hears. The zero value of each field stands for its
@@ -84,8 +96,17 @@ type Config struct {
 	// Profile is the dialect of the edge. The default is denetwork.
 	Profile wire.Profile
 
-	// Timeout is how long Dial waits for an answer of the edge; default 5 s. A login takes
-	// longer, until ctx of Dial ends.
+	// TLS is the configuration for wss:// and wt://. nil trusts the certificate authorities of the
+	// system.
+	TLS *tls.Config
+
+	// CertificateHashes are the only certificates that the client trusts, if there are any: SHA-256 in
+	// 64 hex digits, as /dnp/info of an edge tells them.
+	CertificateHashes []string
+
+	// Timeout is how long Dial waits for an answer of the edge; default 5 s. With ws://, wss:// and
+	// wt:// it waits as long for the connection before. A login takes longer, until ctx of Dial
+	// ends.
 	Timeout time.Duration
 
 	// UpdateInterval is the least time between two sendings of values that this client sets;
@@ -140,6 +161,7 @@ type Client struct {
 	conn     *dnp.Conn
 	dialed   time.Time
 	trip     time.Duration // a round trip, or crossMax if that is less
+	remember time.Duration // how long a write is remembered after its last repeat
 	made     bool
 	ready    bool // made, and logged in if there is a login
 	ended    error
@@ -157,16 +179,23 @@ type Client struct {
 	queuedBytes int
 }
 
-// Dial connects to the edge at an address such as udp://127.0.0.1:3413 and logs in. It returns when the
-// edge accepted the client. Without a port it is 3413. The error is that of ctx, an [*EndError], or
-// says what is wrong with an argument.
+// Dial connects to the edge at an address and logs in. It returns when the edge accepted the client. The
+// address is one of
+//
+//	udp://127.0.0.1:3413         without a port it is 3413
+//	ws://127.0.0.1:3480/dnp      WebSocket; without a port it is 3480, without a path /dnp
+//	wss://edge.example:3480/dnp  WebSocket with TLS
+//	wt://edge.example:3480/dnp   WebTransport
+//
+// The error is that of ctx, an [*EndError], or says what is wrong with an argument.
 //
 // ctx bounds Dial only: the connection lasts until Close, or until it ends by itself.
 func Dial(ctx context.Context, url string, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	way, err := open(ctx, url)
+	cfg = cfg.withDefaults()
+	way, err := open(ctx, url, &cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +215,8 @@ func (cfg *Config) validate() error {
 	case cfg.UpdateInterval < 0 || cfg.Timeout < 0 || cfg.BytesPerSecond < 0:
 		return errors.New("client: UpdateInterval, Timeout or BytesPerSecond is less than zero")
 	}
-	return nil
+	_, err := cfg.pins()
+	return err
 }
 
 // wholeMax is the most bytes of a message that is never cut (dnp/PROTOCOL.md, Long messages).
@@ -195,8 +225,11 @@ const wholeMax = 1357
 // dial connects by a carrier, which it closes at the end.
 func dial(ctx context.Context, way carrier, cfg Config) (*Client, error) {
 	c := &Client{
-		cfg: cfg.withDefaults(), carrier: way, done: make(chan struct{}), dialed: time.Now(),
+		cfg: cfg.withDefaults(), carrier: way, done: make(chan struct{}), dialed: time.Now(), remember: 2 * crossMax,
 		states: map[wire.LinkID]*State{}, own: map[*dnp.Source]*State{}, writing: map[*State]struct{}{},
+	}
+	if way.status().resumes {
+		c.remember = rememberResumed
 	}
 	var err error
 	if c.endpoint, err = dnp.New(c.cfg.endpoint(way.size())); err == nil {
@@ -245,7 +278,7 @@ func (cfg *Config) endpoint(datagramMax int) dnp.Config {
 	}
 }
 
-// Address returns the address of the edge.
+// Address returns the address of the edge. A session that resumed may have another edge by then.
 func (c *Client) Address() netip.AddrPort { return c.carrier.peer() }
 
 // Done returns a channel that is closed when the connection has ended and the last event was told.
@@ -415,6 +448,9 @@ func (c *Client) Stats() dnp.Stats {
 	return *c.endpoint.Stats()
 }
 
+// CarrierStats returns the counters of what brings the datagrams.
+func (c *Client) CarrierStats() CarrierStats { return c.carrier.status().stats }
+
 // wake makes run look at what was queued. mu is held.
 func (c *Client) wake() {
 	if c.idle {
@@ -424,7 +460,7 @@ func (c *Client) wake() {
 }
 
 func (c *Client) endError(reason Reason, err error) error {
-	return &EndError{Address: c.carrier.peer().String(), Reason: reason, Made: c.made && reason != Refused, Err: err}
+	return &EndError{Address: c.carrier.name(), Reason: reason, Made: c.made && reason != Refused, Err: err}
 }
 
 // dequeue forgets the messages that were sent.

@@ -39,5 +39,17 @@
 // # Limits
 //
 // A Client is one connection. When it ended, the program dials again, and gets other State objects. The
-// package speaks UDP. It does not interpolate values.
+// package does not interpolate values.
+//
+// # Carriers
+//
+// A client reaches edges over UDP, WebSocket and WebTransport. [Dial] has the forms of addresses. Over UDP there
+// is nothing that can be cut. A WebSocket or QUIC connection can, and then the Client makes another one and resumes
+// its session, at any edge of the deployment: links stay, and messages arrive once and in order. Meanwhile the
+// newest values wait, and unreliable messages are dropped. The Client ends with the reason [Unknown] if no edge
+// has the session any more, and with [Timeout] or [Rejected] after a minute without any connection, or sooner if a
+// reliable message waits.
+//
+// A certificate that no authority signed, as edges make for WebTransport, is trusted by its hash
+// ([Config.CertificateHashes]).
 package client

@@ -23,7 +23,10 @@ func (c *Client) run() {
 		if ended {
 			break
 		}
-		if err := c.carrier.read(due, c.receive); err != nil && !passing(err) {
+		err := c.carrier.read(due, c.receive)
+		if resumed, ok := errors.AsType[*resumedError](err); ok {
+			c.resume(resumed.heard)
+		} else if err != nil && !passing(err) {
 			c.fail(err)
 		}
 	}
@@ -40,14 +43,11 @@ func (c *Client) turn() (due time.Time, ended bool) {
 	c.advance()
 	c.mu.Lock()
 	now := time.Now()
-	c.repeatWrites(now)
-	c.scrub(now)
-	if c.endpoint.Pending() && !now.Before(c.flushAt) {
-		c.endpoint.Flush(now, c.carrier)
-		c.flushAt = now.Add(c.cfg.UpdateInterval)
-		c.noteSent(now)
+	up := c.carrier.status().up
+	if up { // otherwise values wait, and the newest ones are sent when the session is resumed
+		c.sendValues(now)
 	}
-	due, ended = c.nextTimeout(now), c.ended != nil
+	due, ended = c.nextTimeout(now, up), c.ended != nil
 	c.ready = c.ready || c.made && !ended && (c.login() == nil || c.endpoint.Undelivered(c.conn) == 0)
 	c.idle = true
 	if c.turned != nil && !ended {
@@ -62,6 +62,17 @@ func (c *Client) turn() (due time.Time, ended bool) {
 	return due, ended
 }
 
+// sendValues sends the values that are due. mu is held.
+func (c *Client) sendValues(now time.Time) {
+	c.repeatWrites(now)
+	c.scrub(now)
+	if c.endpoint.Pending() && !now.Before(c.flushAt) {
+		c.endpoint.Flush(now, c.carrier)
+		c.flushAt = now.Add(c.cfg.UpdateInterval)
+		c.noteSent(now)
+	}
+}
+
 // advance lets the endpoint do what is due. It is apart from turn because the functions of the program
 // hear its events without the lock.
 func (c *Client) advance() {
@@ -71,14 +82,17 @@ func (c *Client) advance() {
 	c.tell(c.apply(c.endpoint.Advance(now, c.carrier), now))
 }
 
-// nextTimeout returns when there is something to do.
-func (c *Client) nextTimeout(now time.Time) time.Time {
+// nextTimeout returns when there is something to do. Without a connection no values are sent.
+func (c *Client) nextTimeout(now time.Time, up bool) time.Time {
 	due, ok := c.endpoint.NextTimeout()
 	switch {
 	case !ok:
 		due = time.Time{}
 	case due.IsZero():
 		due = now
+	}
+	if !up {
+		return due
 	}
 	if c.endpoint.Pending() {
 		due = earlier(due, c.flushAt)
@@ -144,7 +158,7 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 		case dnp.EventConnected:
 			c.connected(now)
 		case dnp.EventClosed:
-			c.ended = c.endError(c.reason(e.Reason), nil)
+			c.ended = c.endError(c.reason(e.Reason), c.trouble(e.Reason))
 		case dnp.EventSent:
 			c.dequeue()
 		case dnp.EventMessage:
@@ -198,11 +212,26 @@ func (c *Client) reason(r dnp.CloseReason) Reason {
 	return Reason(r.String())
 }
 
+// trouble returns what the carrier knows about an edge that does not answer.
+func (c *Client) trouble(r dnp.CloseReason) error {
+	if r != dnp.CloseTimeout {
+		return nil
+	}
+	return c.carrier.status().trouble
+}
+
 // fail notes that the carrier ended.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
+		return
+	}
+	if end, ok := errors.AsType[*EndError](err); ok { // the carrier knows why
+		if end.Reason == Peer {
+			end.Reason = c.reason(dnp.ClosePeer)
+		}
+		c.ended = c.endError(end.Reason, end.Err)
 		return
 	}
 	if errors.Is(err, net.ErrClosed) && c.closing {

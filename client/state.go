@@ -47,6 +47,10 @@ var writeSteps = []time.Duration{60 * time.Millisecond, 180 * time.Millisecond, 
 // repeats values for longer, so that a client that is wrong about it learns the truth.
 const crossMax = 100 * time.Millisecond
 
+// rememberResumed is how long a write is remembered where a connection may turn out to be lost: longer than it takes
+// to find out.
+const rememberResumed = 8 * time.Second
+
 // Key returns the name of the state: the link message as text, or the key that is in it.
 func (s *State) Key() string { return s.key }
 
@@ -364,7 +368,7 @@ func (c *Client) repeatWrites(now time.Time) {
 				s.forget(index)
 			default:
 				s.source.Changed(index)
-				w.advance()
+				w.advance(c.remember)
 			}
 		}
 	}
@@ -376,18 +380,37 @@ func (c *Client) noteSent(now time.Time) {
 		for _, w := range s.writes {
 			if w.sent.IsZero() {
 				w.sent = now
-				w.advance()
+				w.advance(c.remember)
 			}
 		}
 	}
 }
 
-// advance moves on to the next repeat. After the last one the write is remembered for a moment, in
-// which a value may cross it.
-func (w *write) advance() {
+// resume sends values again that the edge may not have, because the connection that they went over was
+// lost. What was sent a round trip before the last sign of the edge arrived.
+func (c *Client) resume(heard time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.writing {
+		for index, w := range s.writes {
+			if w.sent.After(heard.Add(-crossMax)) {
+				s.source.Changed(index)
+				*w = write{previous: w.previous}
+			}
+		}
+	}
+	c.flushAt = time.Time{}
+	if !c.scrubAt.IsZero() {
+		c.scrubAt = time.Now()
+	}
+}
+
+// advance moves on to the next repeat. After the last one the write is remembered for a while, in
+// which a value may cross it, or the connection turn out to be lost.
+func (w *write) advance(remember time.Duration) {
 	at := writeSteps[min(w.step, len(writeSteps)-1)]
 	if w.step == len(writeSteps) {
-		at += 2 * crossMax
+		at += remember
 	}
 	w.due = w.sent.Add(at)
 	w.step++

@@ -15,10 +15,12 @@ import (
 
 type checkCommand struct {
 	SpaceFlags `set:"space=Space in which to make a state for a moment."`
-	Edge       string `arg:"" help:"HOST:PORT of an edge, whose clients join the space."`
+	Edge       string `arg:"" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge, whose clients join the space."`
 
 	Profile string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
 	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
+
+	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://; may be repeated."`
 }
 
 // Problems lists what is wrong with c.
@@ -89,7 +91,7 @@ func (c *checkCommand) retry(ctx context.Context, try func() error) error {
 func (c *checkCommand) watch(ctx context.Context, key string, report func(string), publish func(map[string]any) error) error {
 	ctx, cancel := context.WithTimeout(ctx, min(c.Timeout, 5*time.Second))
 	defer cancel()
-	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second)}
+	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second), CertificateHash: c.CertificateHash}
 	conn, err := flags.dial(ctx, c.Edge, client.Config{})
 	if err != nil {
 		return err

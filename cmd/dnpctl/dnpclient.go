@@ -20,6 +20,8 @@ type DNPFlags struct {
 	Profile string        `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
 	Token   string        `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
 	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for the result."`
+
+	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://, in place of the authorities of the system, as /dnp/info of an edge tells it; may be repeated."`
 }
 
 // Problems lists what is wrong with f.
@@ -41,6 +43,7 @@ func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) 
 	}
 	cfg.Profile, _ = wire.ParseProfile(f.Profile) // Problems has checked it
 	cfg.Token, cfg.Timeout, cfg.StatesMax = token, f.Timeout, dnp.LinksPossible
+	cfg.CertificateHashes = f.CertificateHash
 	if !strings.Contains(address, "://") {
 		address = "udp://" + address
 	}

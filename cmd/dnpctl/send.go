@@ -19,13 +19,15 @@ import (
 )
 
 type sendCommand struct {
-	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT to send to an edge as a DNP client, which fails if the edge acknowledges nothing for --timeout."`
+	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT or a URL (udp://, ws://, wss://, wt://) to send to an edge as a DNP client, which fails if the edge acknowledges nothing for --timeout."`
 	Message    string `arg:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
 	Unreliable bool   `env:"-" help:"Send the message once, without repeating it if it is lost."`
 
 	NATSFlags `group:"NATS"`
 	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge at HOST:PORT: denetwork or spec."`
 	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with at HOST:PORT, or a file with it, as @FILE."`
+
+	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://; may be repeated."`
 }
 
 // Problems lists what is wrong with c.
@@ -35,7 +37,7 @@ func (c *sendCommand) Problems() (list config.Problems) {
 	}
 	space, client, one := strings.Cut(c.Target, "/")
 	if !subject.ValidToken(space) || one && !subject.ValidToken(client) {
-		list.Add("TARGET", "want SPACE, SPACE/CLIENT or HOST:PORT, got %q", c.Target)
+		list.Add("TARGET", "want SPACE, SPACE/CLIENT, HOST:PORT or a URL, got %q", c.Target)
 	}
 	if c.Message == "" {
 		list.Add("MESSAGE", "is empty")
@@ -105,7 +107,7 @@ func (c *sendCommand) publish(subject string, data []byte) error {
 // sendAsClient connects, sends and disconnects: when the edge has acknowledged all of a reliable message,
 // or lingerAfterSend after an unreliable one.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
-	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout}
+	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}
 	conn, err := flags.dial(ctx, c.Target, client.Config{BytesPerSecond: sendRate})
 	if err != nil {
 		return err

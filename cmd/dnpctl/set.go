@@ -17,7 +17,7 @@ import (
 )
 
 type setCommand struct {
-	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT of an edge."`
+	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge."`
 	State   string        `arg:"" placeholder:"STATE" help:"Key or link message of the state."`
 	Values  []string      `arg:"" placeholder:"VALUE" help:"Values to write, as INDEX=VALUE, from 0, or NAME=VALUE where the link message has the names."`
 	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay connected to repeat lost datagrams and to check that the write holds."`

@@ -29,13 +29,9 @@ func (n *node) openHub() (err error) {
 	if n.cfg.Carriers == nil {
 		return nil
 	}
-	connsMax := n.cfg.Carriers.ConnsMax
-	if connsMax == 0 {
-		connsMax = n.cfg.SessionsMax
-	}
 	n.hub, err = carrier.NewHub(carrier.Config{
-		Tokens: carrier.NewTokens(n.cfg.Carriers.Secret), ConnsMax: connsMax, PerNetworkMax: n.cfg.SessionsPerAddress,
-		Admission: n.cfg.Admission, Ready: func() bool { return !n.draining.Load() }, Now: time.Now,
+		Tokens: carrier.NewTokens(n.cfg.Carriers.Secret, n.cfg.NewID), ConnsMax: n.cfg.Carriers.ConnsMax, PerNetworkMax: n.cfg.SessionsPerAddress,
+		Admission: n.cfg.Admission, Ready: func() bool { return !n.draining.Load() }, Now: n.cfg.Carriers.Now, Start: n.cfg.Carriers.Start,
 		Receiver: func(client netip.AddrPort) carrier.Receiver { return &carriage{n.carriedBy(client)} },
 	})
 	return err

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -146,6 +147,14 @@ func (c Config) withDefaults() Config {
 	if c.Seed == nil {
 		c.Seed = secureSeed
 	}
+	if c.Carriers != nil {
+		k := *c.Carriers
+		k.ConnsMax = cmp.Or(k.ConnsMax, c.SessionsMax)
+		if k.Now == nil {
+			k.Now = time.Now
+		}
+		c.Carriers = &k
+	}
 	if c.Durable != nil {
 		d := *c.Durable
 		c.DrainTimeout = cmp.Or(c.DrainTimeout, 55*time.Second)
@@ -233,6 +242,11 @@ type Carriers struct {
 
 	// ConnsMax bounds their connections. 0 means SessionsMax.
 	ConnsMax int
+
+	// Now is the clock; nil means time.Now. Start starts the writer of a connection; nil means that it is a goroutine.
+	// Simulations set them.
+	Now   func() time.Time
+	Start func(c *carrier.Conn)
 }
 
 // From is the port to the store of clients' reliable messages for game servers.

@@ -60,8 +60,14 @@ func (n *node) overtaken(d forward.Delivery) {
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
 // left. One goroutine at a time calls it.
 func (n *node) SetRoster(r cluster.Roster) {
-	view, left := n.view.Load().With(r)
+	old := n.view.Load()
+	view, left := old.With(r)
 	n.view.Store(view)
+	if view.Edges() > 0 && old.Edges() == 0 && n.cfg.Durable != nil {
+		for _, w := range n.workers {
+			w.must(func(now time.Time) { w.takeover.EdgesKnown(now) })
+		}
+	}
 	for _, node := range left {
 		n.Gone(node)
 	}

@@ -157,29 +157,33 @@ func (c *Conn) send(p []byte) (ok, full bool) {
 
 // write is the goroutine that writes what workers send, until the connection ends.
 func (c *Conn) write() {
-	defer close(c.done)
-	var list [][]byte
-	for {
+	for ended := false; !ended; ended = c.Step() {
 		<-c.ready
-		var ended bool
-		for {
-			if list, ended = c.next(list); len(list) == 0 {
-				break
-			}
-			if err := c.transport.Write(list); err != nil && !ended {
-				c.End(c.failed())
-				break
-			}
-		}
-		if ended || c.Ended() {
-			c.mu.Lock()
-			r := c.reason
-			c.mu.Unlock()
-			c.transport.Close(r)
-			c.hub.leave(c.home)
-			return
-		}
 	}
+}
+
+// Step writes what waits, for a caller that writes instead of a goroutine. It reports true, once, after the last datagram
+// of a connection that has ended.
+func (c *Conn) Step() (over bool) {
+	list, ended := c.next(nil)
+	for len(list) > 0 {
+		if err := c.transport.Write(list); err != nil {
+			c.End(c.failed()) // it may have ended before
+			ended = true      // what else waits would fail, too, or take as long
+			break
+		}
+		list, ended = c.next(list)
+	}
+	if !ended {
+		return false
+	}
+	c.mu.Lock()
+	r := c.reason
+	c.mu.Unlock()
+	c.transport.Close(r)
+	c.hub.leave(c.home)
+	close(c.done)
+	return true
 }
 
 // next returns the datagrams to write after list was written. Without any, the worker may send again.

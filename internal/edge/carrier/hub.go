@@ -56,6 +56,9 @@ type Config struct {
 
 	// Now is the clock.
 	Now func() time.Time
+
+	// Start starts the writer of a connection. nil means that a goroutine runs it; a simulation calls Conn.Step instead.
+	Start func(c *Conn)
 }
 
 // A Hub holds the carried connections of an edge.
@@ -185,7 +188,11 @@ func (s *Seat) Open(t Transport) *Conn {
 		old.End(Replaced)
 	}
 	c.receiver.Opened(c)
-	go c.write() // ends with the connection; Conn.Lost waits for it
+	if h.cfg.Start != nil {
+		h.cfg.Start(c)
+	} else {
+		go c.write() // ends with the connection; Conn.Lost waits for it
+	}
 	if closed {
 		c.End(Leaving)
 	}

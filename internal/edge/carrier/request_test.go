@@ -1,6 +1,7 @@
 package carrier_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/netip"
@@ -69,7 +70,7 @@ func TestProxies(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	mine, other := carrier.NewTokens([]byte("secret")), carrier.NewTokens([]byte("another"))
+	mine, other := carrier.NewTokens([]byte("secret"), rand.Text), carrier.NewTokens([]byte("another"), rand.Text)
 	token := mine.New(carrier.WebSocket)
 	if len(token) != carrier.TokenSize || token != strings.ToLower(token) {
 		t.Errorf("the token %q is not %d digits of lower-case hex", token, carrier.TokenSize)
@@ -82,7 +83,7 @@ func TestTokens(t *testing.T) {
 		want  bool
 	}{
 		{"its own", token, carrier.WebSocket, mine, true},
-		{"by another edge of the deployment", token, carrier.WebSocket, carrier.NewTokens([]byte("secret")), true},
+		{"by another edge of the deployment", token, carrier.WebSocket, carrier.NewTokens([]byte("secret"), rand.Text), true},
 		{"of another deployment", token, carrier.WebSocket, other, false},
 		{"of another kind of connection", token, carrier.WebTransport, mine, false},
 		{"none", "", carrier.WebSocket, mine, false},
@@ -111,10 +112,10 @@ func flip(token string) string {
 }
 
 func TestAddresses(t *testing.T) {
-	mine := carrier.NewTokens([]byte("secret"))
+	mine := carrier.NewTokens([]byte("secret"), rand.Text)
 	token := mine.New(carrier.WebSocket)
 	a := mine.Address(carrier.WebSocket, token)
-	if a != carrier.NewTokens([]byte("secret")).Address(carrier.WebSocket, token) {
+	if a != carrier.NewTokens([]byte("secret"), rand.Text).Address(carrier.WebSocket, token) {
 		t.Error("two edges of a deployment have different addresses for a client")
 	}
 	if a == mine.Address(carrier.WebSocket, mine.New(carrier.WebSocket)) || a == mine.Address(carrier.WebTransport, token) {

@@ -2,7 +2,6 @@ package carrier
 
 import (
 	"crypto/hmac"
-	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
@@ -30,7 +29,7 @@ var network = netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x9c, 0x3b, 0x1e,
 // Carried reports whether an address is that of a client which does not speak UDP.
 func Carried(a netip.Addr) bool { return network.Contains(a) }
 
-// A token is tokenSecret random bytes and a MAC of them, so that every edge of a deployment knows its tokens
+// A token is tokenSecret secret bytes and a MAC of them, so that every edge of a deployment knows its tokens
 // without storing them, and no client can make one.
 const (
 	tokenSecret = 16
@@ -41,15 +40,17 @@ const (
 )
 
 // Tokens makes and checks session tokens. All edges of a deployment have the same secret.
-type Tokens struct{ secret []byte }
+type Tokens struct {
+	secret []byte
+	newID  func() string
+}
 
-// NewTokens returns the Tokens of a deployment.
-func NewTokens(secret []byte) Tokens { return Tokens{secret} }
+// NewTokens returns the Tokens of a deployment. newID makes texts that are unique for ever and cannot be guessed.
+func NewTokens(secret []byte, newID func() string) Tokens { return Tokens{secret, newID} }
 
 // New returns a new token for a kind of connection.
 func (t Tokens) New(k Kind) string {
-	b := make([]byte, tokenSecret, tokenSecret+tokenMAC)
-	crand.Read(b) // never fails
+	b := t.sum("secret", k, []byte(t.newID()))[:tokenSecret:tokenSecret]
 	return hex.EncodeToString(append(b, t.sum("token", k, b)[:tokenMAC]...))
 }
 

@@ -52,15 +52,25 @@ func (s *search) take(now time.Time) bool {
 
 // seek begins to search for the way to the client of a session.
 func (b *base) seek(now time.Time, s *Session) {
-	s.search.silent = false
-	v := b.host.View()
-	if b.cfg.Forward == nil || b.cfg.AnswerOnly || s.search.searching() || len(v.edges) == 0 && !v.alone {
+	v, able := b.host.View(), b.cfg.Forward != nil && !b.cfg.AnswerOnly
+	known := len(v.edges) > 0 || v.alone
+	s.search.silent = s.search.silent && able && !known // EdgesKnown goes on
+	if !able || !known || s.search.searching() {
 		return
 	}
 	b.counts.WaysSought++
 	b.detour(s, func() { s.search.begin(now) })
 	b.ask(s)
 	b.wake(s)
+}
+
+// EdgesKnown searches for the ways to clients that were silent while this edge knew of no other.
+func (b *base) EdgesKnown(now time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		if s := b.byName[name]; s.search.silent && s.stays() {
+			b.seek(now, s)
+		}
+	}
 }
 
 // EdgeLost searches for the ways to the clients that were reached by an edge that is gone or does not answer.

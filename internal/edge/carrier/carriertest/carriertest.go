@@ -4,6 +4,7 @@ package carriertest
 
 import (
 	"context"
+	"crypto/rand"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -53,7 +54,7 @@ type Ending struct {
 // New returns an Edge without limits, besides those that limit sets if it is not nil.
 func New(t testing.TB, limit func(*carrier.Config)) *Edge {
 	e := &Edge{
-		Tokens: carrier.NewTokens([]byte("secret of the test")), t: t,
+		Tokens: carrier.NewTokens([]byte("secret of the test"), rand.Text), t: t,
 		Arrivals: make(chan Arrival, eventsMax), Opened: make(chan *carrier.Conn, eventsMax),
 		Ended: make(chan Ending, eventsMax), Writable: make(chan *carrier.Conn, eventsMax),
 	}
