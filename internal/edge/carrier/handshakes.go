@@ -35,7 +35,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if old := l.enter(c); old != nil {
-		l.hub.counts.oldest.Add(1)
+		l.hub.counts.displaced.Add(1)
 		_ = old.Close() // its goroutine notices
 	}
 	return c, nil

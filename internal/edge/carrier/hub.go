@@ -78,19 +78,19 @@ type Hub struct {
 
 // Counts are the counters of a Hub.
 type Counts struct {
-	Conns   [kinds]int         // by Kind
-	Opened  uint64             // connections
-	Resumed uint64             // those with the token of an earlier one
-	Ended   [NumReasons]uint64 // by Reason
-	Refused [NumReasons]uint64 // by Reason
-	OutLost uint64             // datagrams to clients that did not fit, or whose client is not connected here
-	Full    uint64             // times that a connection took nothing more
-	Oldest  uint64             // connections without a request that were closed because there were too many
+	Conns     [kinds]int         // by Kind
+	Opened    uint64             // connections
+	Resumed   uint64             // those with the token of an earlier one
+	Ended     [NumReasons]uint64 // by Reason
+	Refused   [NumReasons]uint64 // by Reason
+	OutLost   uint64             // datagrams to clients that did not fit, or whose client is not connected here
+	Full      uint64             // times that a connection took nothing more
+	Displaced uint64             // connections without a request that were closed because there were too many
 }
 
 type counters struct {
-	opened, resumed, outLost, full, oldest atomic.Uint64
-	ended, refused                         [NumReasons]atomic.Uint64
+	opened, resumed, outLost, full, displaced atomic.Uint64
+	ended, refused                            [NumReasons]atomic.Uint64
 }
 
 // NewHub returns a Hub without connections. The error is that of the admission.
@@ -257,7 +257,7 @@ func (h *Hub) all() []*Conn {
 func (h *Hub) Stats() Counts {
 	s := Counts{
 		Opened: h.counts.opened.Load(), Resumed: h.counts.resumed.Load(), OutLost: h.counts.outLost.Load(), Full: h.counts.full.Load(),
-		Oldest: h.counts.oldest.Load(),
+		Displaced: h.counts.displaced.Load(),
 	}
 	for r := range NumReasons {
 		s.Ended[r], s.Refused[r] = h.counts.ended[r].Load(), h.counts.refused[r].Load()

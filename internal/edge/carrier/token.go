@@ -30,7 +30,7 @@ var network = netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x9c, 0x3b, 0x1e,
 func Carried(a netip.Addr) bool { return network.Contains(a) }
 
 // A token is tokenSecret secret bytes and a MAC of them, so that every edge of a deployment knows its tokens
-// without storing them, and no client can make one.
+// without storing them, and only they can make one.
 const (
 	tokenSecret = 16
 	tokenMAC    = 16
@@ -61,7 +61,7 @@ func (t Tokens) Valid(k Kind, token string) bool {
 	return err == nil && hex.EncodeToString(b) == token && len(token) == TokenSize && hmac.Equal(b[tokenSecret:], t.sum("token", k, b[:tokenSecret])[:tokenMAC])
 }
 
-// Address returns the address of the client with a token, which does not tell the token.
+// Address returns the address of the client with a token, from which the token cannot be found.
 func (t Tokens) Address(k Kind, token string) netip.AddrPort {
 	ip := network.Addr().As16()
 	copy(ip[6:], t.sum("address", k, []byte(token)))

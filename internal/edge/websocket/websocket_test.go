@@ -338,7 +338,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		p := s.connect("", nil)
 		p.send("in")
 		s.WantDatagram("in")
-		if n := s.Stats().Oldest; n < 900 || n > 1000 {
+		if n := s.Stats().Displaced; n < 900 || n > 1000 {
 			t.Errorf("%d connections were closed, want those beyond some two thousand", n)
 		}
 		pass(carrier.FirstTimeout)
