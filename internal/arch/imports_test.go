@@ -67,9 +67,6 @@ var rules = map[string][]string{
 		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
-	"internal/edge/carrier":     {"internal/auth", "dnp", "dnp/admit"},
-	"internal/edge/certificate": {},
-	"internal/edge/websocket":   {"internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/takeover": {
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -106,7 +107,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
-	if d.web, err = openWeb(&c.Web, d.edge, nil, d.log); err != nil {
+	if d.web, err = openWeb(&c.Web, d.edge, d.logs.key(d.name), nil, d.log); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -156,6 +157,12 @@ func (d *dev) tell(w io.Writer) {
 	addrs := d.edge.Addrs()
 	for _, a := range addrs {
 		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
+	}
+	if s := d.web.websocket; s != nil {
+		fmt.Fprintf(w, "  web clients   %s://%s%s\n", d.web.scheme(), s.Addr(), carrier.Path)
+	}
+	if s := d.web.webtransport; s != nil {
+		fmt.Fprintf(w, "  web clients   https://%s%s (WebTransport)\n", s.Addr(), carrier.Path)
 	}
 	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
 	if a := d.admin.Addr(); a != nil {
