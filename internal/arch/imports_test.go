@@ -61,6 +61,7 @@ var rules = map[string][]string{
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/bots":      {"client"},
 	"examples/publisher": {"publisher"},
+	"examples/web":       {}, // a page that edges embed
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {

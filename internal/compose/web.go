@@ -189,5 +189,6 @@ func (w *web) run(ctx context.Context) error {
 			return nil
 		})
 	}
+	<-ctx.Done() // also without any listener
 	return group.Wait()
 }
