@@ -68,16 +68,18 @@ var rules = map[string][]string{
 		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
-	"internal/edge/carrier":     {"internal/auth", "dnp", "dnp/admit"},
-	"internal/edge/certificate": {},
-	"internal/edge/websocket":   {"internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/takeover": {
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
-	"internal/edge/login": {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
+	"internal/edge/carrier":             {"internal/auth", "dnp", "dnp/admit"},
+	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
+	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
+	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go"},
+	"internal/edge/certificate":         {},
+	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",

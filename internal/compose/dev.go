@@ -107,7 +107,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
-	if d.web, err = openWeb(&c.Web, d.edge, web.Files, d.log); err != nil {
+	if d.web, err = openWeb(&c.Web, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
 		return err
 	}
 	if c.Demo {

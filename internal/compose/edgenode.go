@@ -106,7 +106,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 	if n.edge, err = newEdge(&n.node, &c.Edge, &c.Web, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}
-	if n.web, err = openWeb(&c.Web, n.edge, nil, n.log); err != nil {
+	if n.web, err = openWeb(&c.Web, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
 		return err
 	}
 	if n.forward != nil {

@@ -169,6 +169,8 @@ func (c *Conn) Step() (over bool) {
 	for len(list) > 0 {
 		if err := c.transport.Write(list); err != nil {
 			c.End(c.failed()) // it may have ended before
+			ended = true      // what else waits would fail, too, or take as long
+			break
 		}
 		list, ended = c.next(list)
 	}

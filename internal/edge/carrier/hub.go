@@ -163,14 +163,6 @@ func (h *Hub) leave(home netip.Addr) {
 	}
 }
 
-// Present has the seat resume the session of a token that came after the place was taken. It has no effect if the token
-// is not of this deployment.
-func (s *Seat) Present(token string) {
-	if s.hub.cfg.Tokens.Valid(s.kind, token) {
-		s.token, s.resumed = token, true
-	}
-}
-
 // Greeting returns the first message to the client, JSON of less than 256 bytes.
 func (s *Seat) Greeting() []byte {
 	return fmt.Appendf(nil, `{"token":%q,"resumed":%t}`, s.token, s.resumed)

@@ -54,10 +54,11 @@ func (t Tokens) New(k Kind) string {
 	return hex.EncodeToString(append(b, t.sum("token", k, b)[:tokenMAC]...))
 }
 
-// Valid reports whether a token was made by New for this kind of connection.
+// Valid reports whether a token was made by New for this kind of connection. The same token in other letters is none: it would
+// be another client without having been admitted.
 func (t Tokens) Valid(k Kind, token string) bool {
 	b, err := hex.DecodeString(token)
-	return err == nil && len(token) == TokenSize && hmac.Equal(b[tokenSecret:], t.sum("token", k, b[:tokenSecret])[:tokenMAC])
+	return err == nil && hex.EncodeToString(b) == token && len(token) == TokenSize && hmac.Equal(b[tokenSecret:], t.sum("token", k, b[:tokenSecret])[:tokenMAC])
 }
 
 // Address returns the address of the client with a token, from which the token cannot be found.

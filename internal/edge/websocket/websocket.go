@@ -238,24 +238,34 @@ type transport struct {
 }
 
 func (t *transport) greet(greeting []byte) error {
-	if err := t.conn.SetWriteDeadline(time.Now().Add(carrier.FirstTimeout)); err != nil {
-		return err
-	}
-	return t.socket.Write(context.Background(), websocket.MessageText, greeting)
+	return t.within(carrier.FirstTimeout, func() error {
+		return t.socket.Write(context.Background(), websocket.MessageText, greeting)
+	})
 }
 
 // Write implements carrier.Transport. All messages leave with one system call.
 func (t *transport) Write(list [][]byte) error {
-	if err := t.conn.SetWriteDeadline(time.Now().Add(carrier.WriteTimeout)); err != nil {
+	return t.within(carrier.WriteTimeout, func() error {
+		t.conn.cork()
+		for _, p := range list {
+			if err := t.socket.Write(context.Background(), websocket.MessageBinary, p); err != nil {
+				return errors.Join(err, t.conn.uncork())
+			}
+		}
+		return t.conn.uncork()
+	})
+}
+
+// within calls write, which may take so long. The deadline must not remain: it would fail the library's own frames, such as
+// the answer to a ping or the end, which have deadlines of their own.
+func (t *transport) within(d time.Duration, write func() error) error {
+	if err := t.conn.SetWriteDeadline(time.Now().Add(d)); err != nil {
 		return err
 	}
-	t.conn.cork()
-	for _, p := range list {
-		if err := t.socket.Write(context.Background(), websocket.MessageBinary, p); err != nil {
-			return errors.Join(err, t.conn.uncork())
-		}
+	if err := write(); err != nil {
+		return err
 	}
-	return t.conn.uncork()
+	return t.conn.SetWriteDeadline(time.Time{})
 }
 
 // Close implements carrier.Transport.
