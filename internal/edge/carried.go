@@ -45,9 +45,12 @@ func (n *node) carriedBy(client netip.AddrPort) *Worker {
 	return n.workerFor(forward.Client{Addr: client, Listener: n.workers[0].listener})
 }
 
+// carriedClient reports whether a client does not speak UDP. Only who has its token can send in its name.
+func carriedClient(client netip.AddrPort) bool { return carrier.Carried(client.Addr()) }
+
 // home returns the address that a client comes from: for a carried one that of its connection, if this edge has it, with port 0.
 func (n *node) home(client netip.AddrPort) netip.AddrPort {
-	if n.hub != nil && carrier.Carried(client.Addr()) {
+	if n.hub != nil && carriedClient(client) {
 		if c := n.hub.Conn(client); c != nil {
 			return netip.AddrPortFrom(c.Home(), 0)
 		}
@@ -87,7 +90,7 @@ func (n *node) closeHub() {
 
 // moved ends the connection of a carried client whose session another edge has taken from this one, which drains.
 func (n *node) moved(client netip.AddrPort) {
-	if n.hub != nil && n.draining.Load() && carrier.Carried(client.Addr()) {
+	if n.hub != nil && n.draining.Load() && carriedClient(client) {
 		n.hub.End(client, carrier.Leaving)
 	}
 }
@@ -138,8 +141,8 @@ func (r *carriage) Writable(c *carrier.Conn) {
 // setReachable has the endpoint send to a carried client, or wait. It waits for a client that is connected to no edge, so
 // that the client gets the newest values when it is. Whether a connection of another edge takes datagrams is not known here.
 func (w *Worker) setReachable(client netip.AddrPort) {
-	elsewhere := w.takeover != nil && !w.takeover.Directly(client)
-	w.ep.SetWritable(client, elsewhere || w.node.hub.Conn(client) != nil)
+	elsewhere, c := w.takeover != nil && !w.takeover.Directly(client), w.node.hub.Conn(client)
+	w.ep.SetWritable(client, elsewhere || c != nil && !c.Full())
 }
 
 // holdBack has the endpoint wait for clients that take nothing more.
@@ -167,7 +170,7 @@ func (w *Worker) takeArrivals(now time.Time) {
 // handleCarried ends the connection of a carried client with its session, and follows its way.
 func (w *Worker) handleCarried(ev *dnp.Event) {
 	client := ev.Conn.Addr()
-	if w.carried == nil || !carrier.Carried(client.Addr()) {
+	if w.carried == nil || !carriedClient(client) {
 		return
 	}
 	switch {
@@ -183,7 +186,7 @@ func (w *Worker) handleCarried(ev *dnp.Event) {
 
 // endUnknown ends the connection of a carried client that goes on with a session which no edge has.
 func (w *Worker) endUnknown(now time.Time, client netip.AddrPort, datagram []byte) {
-	if w.carried == nil || !carrier.Carried(client.Addr()) || len(datagram) == 0 || w.ep.MayBegin(datagram) {
+	if w.carried == nil || !carriedClient(client) || len(datagram) == 0 || w.ep.MayBegin(datagram) {
 		return
 	}
 	if _, ok := w.ep.Conn(client); ok || w.takeover != nil && !w.takeover.Nowhere(now, client) {

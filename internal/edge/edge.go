@@ -27,7 +27,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
-	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -258,7 +257,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Probe:   l.Probe,
 		Gate:    gate,
 		Admit:   func(from netip.AddrPort) dnp.AdmitVerdict { return e.admit(w, from) },
-		Proven:  func(from netip.AddrPort) bool { return carrier.Carried(from.Addr()) },
+		Proven:  carriedClient,
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
@@ -289,7 +288,7 @@ func (e *Edge) makeDurable(w *Worker, d *Durable) {
 	seed := e.cfg.Seed
 	w.takeover = takeover.New(takeover.Config{
 		Host: &takeoverHost{w, d}, Node: e.cfg.Node, Worker: w.index, Listener: w.listener, Endpoint: w.ep,
-		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Ports: d.Ports,
+		Rand: rand.New(rand.NewPCG(seed(), seed())), Locations: e.locations, Vouched: carriedClient, Ports: d.Ports,
 	})
 	if d.Forward != nil {
 		w.out = &returning{w.out, w.takeover}

@@ -354,6 +354,9 @@ func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.Add
 		w.ep.Overhear(client, datagram)
 		return
 	}
+	if w.carried != nil && carriedClient(client) {
+		w.setReachable(client) // its way may be another one now
+	}
 	w.receive(now, client, datagram)
 }
 

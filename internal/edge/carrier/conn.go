@@ -81,6 +81,13 @@ func (c *Conn) Ended() bool {
 	return c.ended
 }
 
+// Full reports whether the worker was told to wait.
+func (c *Conn) Full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full
+}
+
 // Receive hands a datagram to the worker, which owns it then. It blocks while too much waits there, and
 // returns ErrEnded when the connection has ended.
 func (c *Conn) Receive(p []byte) error {

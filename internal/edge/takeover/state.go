@@ -21,7 +21,12 @@ type Config struct {
 	Worker   int           // the number of this worker in the edge
 	Listener uint16        // the port that its clients talk to
 	Endpoint *dnp.Endpoint // of the worker
-	Rand     *rand.Rand    // makes the marks by which the edge knows its own writes
+
+	// Vouched says in whose name only the client itself can send; nil means of none. The path to such a client is the way by
+	// which it came last.
+	Vouched func(client netip.AddrPort) bool
+
+	Rand *rand.Rand // makes the marks by which the edge knows its own writes
 
 	Locations *Locations // of the edge
 	Ports
@@ -246,6 +251,10 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 		}
 	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
+		b.wake(s)
+	case s.path.Edge != edge && b.cfg.Vouched != nil && b.cfg.Vouched(client):
+		b.setPath(s, Path{Edge: edge})
+		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
 		b.wake(s)
 	case s.path.Edge != edge:
 		b.detour(s, func() {
