@@ -331,7 +331,7 @@ func TestWebNoEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() }) // after the parallel subtests, so that no other test gets the port
 	wrong := strings.Repeat("00", 32)
 	short := Config{Timeout: 200 * time.Millisecond}
 	for name, x := range map[string]struct {
