@@ -90,10 +90,10 @@ func (b *budget) pay(r *rate, bytes int, now instant) {
 	b.spent = min(max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)), now.add(r.burst))
 }
 
-func (b *budget) overdrawn(now instant) bool { return b.spent > now }
+func (b *budget) overdrawn(now instant) bool { return b.crowd.blocked || b.spent > now }
 
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
-	return max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)) <= now
+	return !b.crowd.blocked && max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)) <= now
 }
 
 // batch returns how many bytes have to be saved before links that wait are sent.
@@ -107,6 +107,8 @@ func (b *budget) batch(r *rate, waiting int) int {
 // long.
 func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 	switch {
+	case b.crowd.blocked:
+		return 0
 	case r.perByte == 0:
 		return math.MaxInt
 	case b.affords(r, batch, now):
@@ -119,6 +121,9 @@ func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 
 // allowedAt returns when allowance will be more than nothing.
 func (b *budget) allowedAt(r *rate, batch, datagramMax int) instant {
+	if b.crowd.blocked {
+		return never
+	}
 	return min(b.spent.add(b.cost(r, batch)), b.updated.add(updateShare*b.cost(r, datagramMax)))
 }
 

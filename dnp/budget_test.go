@@ -395,3 +395,40 @@ func BenchmarkFlushShort(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(c.e.stats.UpdatesOut-before), "ns/update")
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/20, "µs/peer/s")
 }
+
+// TestNotWritable: a way that takes nothing makes values, offers and messages wait, and the peer gets the newest when it takes
+// datagrams again. What cannot wait is sent.
+func TestNotWritable(t *testing.T) {
+	s, src := short(t, quiet(), 2, "uint8")
+	s.c.budget.spent -= instant(time.Second)
+	s.e.SetWritable(peerAddr, false)
+	s.pump()
+	set(src[0], 0, "01")
+	s.flush()
+	set(src[0], 0, "02")
+	s.flush()
+	s.c.Link(s.source("uint8"), true)
+	s.c.Send([]byte("a"), 0)
+	s.c.SendUnreliable([]byte("b"))
+	s.wait(time.Second)
+	s.flush()
+	s.want("all of it waits")
+	s.dropped("but the unreliable message", DropBudget, 1)
+	if at, ok := s.e.NextTimeout(); ok && at.Sub(s.now) < time.Minute {
+		t.Fatalf("the endpoint wants to be called in %v, though time brings nothing", at.Sub(s.now))
+	}
+	s.recv("04 0000 78")
+	s.want("an acknowledgement does not wait", "06 0000 00")
+	s.events("the message is passed on", "message 0 x")
+	s.e.SetWritable(peerAddr, true)
+	s.pump()
+	s.want("the message and the offer", "04 0200 61", "05 0300 0280 01 0100 4d 0100 01 00")
+	s.flush()
+	s.want("the newest value, once", "09 01 0080 01 0000 02")
+	s.e.SetWritable(peerAddr, false)
+	s.e.SetWritable(servAddr, false) // an address without connection
+	s.pump()
+	set(src[1], 0, "03")
+	s.flush()
+	s.want("and again")
+}

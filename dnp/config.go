@@ -63,6 +63,11 @@ type Config struct {
 	// then only decides whether to find out if peers understand command 10.
 	Login LoginFunc
 
+	// Proven, if set, says which addresses need no proof, because something else than
+	// UDP brings their datagrams: a request is believed, and the rates of the Gate for
+	// addresses and networks do not count. It must not call the Endpoint.
+	Proven func(from netip.AddrPort) bool
+
 	// LoginTimeout is how long a peer may take to send its first message after its request,
 	// where Login is set. Then it is told with ConnectionClose, if it answers a question
 	// before. 0 is off.

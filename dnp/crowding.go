@@ -47,6 +47,7 @@ type crowding struct {
 	longest  uint16  // of this round
 	sent     uint16  // datagrams since the last sample, up to crowdedDatagrams
 	samples  uint8   // of this round, up to crowdedSamples
+	blocked  bool    // the path takes nothing at all now (Endpoint.SetWritable)
 }
 
 const crowdingUnit = 250 * time.Microsecond

@@ -222,6 +222,18 @@ func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 	return c, ok
 }
 
+// SetWritable says whether the way to the peer at an address takes datagrams; at first it does. While it does
+// not, values, offers and messages wait, as for a peer that is over its budget: the peer is sent the newest when it
+// takes datagrams again. Acknowledgements, and commands that were sent before, do not wait.
+func (e *Endpoint) SetWritable(addr netip.AddrPort, writable bool) {
+	c := e.byAddr[addr]
+	if c == nil || c.budget.crowd.blocked == !writable {
+		return
+	}
+	c.budget.crowd.blocked = !writable
+	c.wake()
+}
+
 // Stats returns the counters, which go on counting.
 func (e *Endpoint) Stats() *Stats { return &e.stats }
 

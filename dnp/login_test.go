@@ -634,3 +634,43 @@ func TestSilentPeers(t *testing.T) {
 	}
 	s.dropped("others are not told", DropEvicted, silentMax+1)
 }
+
+// TestProven: an address that its owner vouches for needs no proof, and shares no rate with its network.
+func TestProven(t *testing.T) {
+	gate, err := admit.New(admit.Config{AddressRate: 1, Rate: 1, StatefulRate: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := quiet()
+	cfg.Gate, cfg.Probe = gate, ProbePing
+	cfg.Proven = func(from netip.AddrPort) bool { return from.Port() < 50000 }
+	s := newTest(t, cfg)
+	for range 9 { // the bucket of its network is empty
+		s.e.Receive(s.now, netip.AddrPortFrom(peerAddr.Addr(), 50001), unhex("00 0100 0000"), &s.recorder)
+	}
+	s.sent = nil
+	s.recv("00 0100 0000")
+	s.want("the request is believed, and the peer is asked whether it speaks command 10", "01 00 0000", "0a 0000 00")
+	s.events("at once", "connected")
+	s.recv("02")
+	s.wait(15 * time.Second)
+	s.events("", "closed peer")
+	s.recv("00 0100 0000")
+	s.events("a request begins the next one", "connected")
+}
+
+// TestProvenLogin: its login is never greeted, and it is told at once that it is refused.
+func TestProvenLogin(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Proven = func(netip.AddrPort) bool { return true }
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000", wrong)
+	s.want("it is told", "01 00 0000", "02")
+	s.recv(later)
+	s.want("it waits")
+	s.e.RefuseLogin(peerAddr, &s.recorder)
+	s.want("and is told", "02")
+	s.recv(letMeIn)
+	s.want("the next one is accepted", "06 0000 00", "0a 0000 00")
+	s.events("", "connected")
+}

@@ -76,7 +76,10 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 		return
 	}
 	kind := admit.Request
-	if e.cfg.Login != nil {
+	switch {
+	case e.known(from):
+		kind = admit.KnownRequest
+	case e.cfg.Login != nil:
 		kind = admit.LoginRequest
 	}
 	verdict := e.judge(from, kind, now)
@@ -93,12 +96,12 @@ func (e *Endpoint) receiveRequest(from netip.AddrPort, p []byte, now instant, ou
 	case e.cfg.Login != nil: // the login will tell who it is
 		e.awaitLogin(from, now)
 		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	case kind == admit.KnownRequest:
+		e.believe(from, now, out)
 	case verdict == admit.Stateless, e.crowded():
 		e.answerStateless(from, now, out)
 	case e.cfg.Probe == ProbeNone:
-		c := e.add(from, now)
-		e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
-		e.established(c, now)
+		e.believe(from, now, out)
 	default:
 		e.startProof(from, now, out)
 	}
@@ -146,21 +149,6 @@ func (e *Endpoint) MayBegin(p []byte) bool {
 		return e.cfg.Login != nil && len(p) > 2 && p[1] == 0 && p[2] == 0
 	}
 	return false
-}
-
-// verdictDrops is the counter for each refusal of the Gate.
-var verdictDrops = [admit.NumVerdicts]DropReason{
-	admit.LimitedOne: DropAddressRate, admit.LimitedNet: DropNetworkRate, admit.LimitedSite: DropNetworkRate,
-	admit.LimitedAll: DropConnectRate, admit.Late: DropLate,
-}
-
-// judge asks the Gate and counts a refusal.
-func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admit.Verdict {
-	v := e.cfg.Gate.Judge(e.clock.time(now), from, kind)
-	if v > admit.Stateless {
-		e.drop(verdictDrops[v])
-	}
-	return v
 }
 
 // An AdmitVerdict is what the owner says about another connection (dnp/PROTOCOL.md, rule
@@ -547,7 +535,10 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 	}
 	e.silent.forget(from)
 	kind := admit.Login
-	if e.unproven.find(from) != nil {
+	switch {
+	case e.known(from):
+		kind = admit.KnownLogin
+	case e.unproven.find(from) != nil:
 		kind = admit.ProvenLogin
 	}
 	switch verdict := e.judge(from, kind, now); {
@@ -580,11 +571,12 @@ func (e *Endpoint) receiveLogin(from netip.AddrPort, p []byte, now instant, out 
 // refuseLogin tells a peer that it is refused, if it proved its address.
 func (e *Endpoint) refuseLogin(to netip.AddrPort, out Sender) {
 	e.drop(DropLoginRefused)
-	u := e.unproven.find(to)
-	if u == nil {
+	switch u := e.unproven.find(to); {
+	case u != nil:
+		e.unproven.remove(u)
+	case !e.known(to):
 		return // its next login is greeted, and judged again when it has answered
 	}
-	e.unproven.remove(u)
 	e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 }
 

@@ -180,7 +180,12 @@ func (w *sendWindow) messages() bool { return w.partAt > 0 || len(w.queue) > 0 }
 // one is always in flight. So long messages are sent no faster than the budget, and the queue
 // before a narrow path stays short.
 func (w *sendWindow) messageAt(b *budget, now instant) instant {
-	if w.urgent() || len(w.flight) == 0 {
+	switch {
+	case w.urgent():
+		return now
+	case b.crowd.blocked:
+		return never
+	case len(w.flight) == 0:
 		return now
 	}
 	return max(now, b.spent)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -235,4 +236,32 @@ func (t *unprovenTable) nextDue(now instant) (u *unproven, last bool) {
 		return u, false
 	}
 	return nil, false
+}
+
+// verdictDrops is the counter for each refusal of the Gate.
+var verdictDrops = [admit.NumVerdicts]DropReason{
+	admit.LimitedOne: DropAddressRate, admit.LimitedNet: DropNetworkRate, admit.LimitedSite: DropNetworkRate,
+	admit.LimitedAll: DropConnectRate, admit.Late: DropLate,
+}
+
+// judge asks the Gate and counts a refusal.
+func (e *Endpoint) judge(from netip.AddrPort, kind admit.Kind, now instant) admit.Verdict {
+	v := e.cfg.Gate.Judge(e.clock.time(now), from, kind)
+	if v > admit.Stateless {
+		e.drop(verdictDrops[v])
+	}
+	return v
+}
+
+// known reports whether an address needs no proof.
+func (e *Endpoint) known(addr netip.AddrPort) bool { return e.cfg.Proven != nil && e.cfg.Proven(addr) }
+
+// believe makes the connection of a peer whose request is proof enough.
+func (e *Endpoint) believe(from netip.AddrPort, now instant, out Sender) {
+	c := e.add(from, now)
+	e.send(from, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
+	if e.cfg.Probe == ProbePing {
+		c.send.probes = 1 // shows whether the peer understands probes
+	}
+	e.established(c, now)
 }

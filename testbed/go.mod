@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/dnprelay/dnprelay => ../
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/dnprelay/dnprelay v0.0.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/nats-io/nats.go v1.55.0

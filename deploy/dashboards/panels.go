@@ -109,6 +109,19 @@ var dashboards = []dashboard{
 				rate("dnp_edge_socket_waits_total").named("waits {{instance}}"), rate("dnp_edge_socket_uncut_total").named("single {{instance}}"),
 			}, false},
 		}},
+		{"Browsers", []panel{
+			{"Connections", "By WebSocket and WebTransport.", "short", []query{
+				{"sum by (kind) (dnp_carrier_connections{" + selector + "})", "{{kind}}"}, gauge("dnp_carrier_connections_max").named("most {{instance}}"),
+			}, false},
+			{"Connections made", "And those that resume a session.", "cps", []query{
+				rate("dnp_carrier_opened_total").named("all {{instance}}"), rate("dnp_carrier_resumed_total").named("resumed {{instance}}"),
+			}, false},
+			{"Connections that ended or were refused", "By reason.", "cps", []query{
+				busy("dnp_carrier_closes_total", "reason").named("ended {{reason}}"), busy("dnp_carrier_refusals_total", "reason").named("refused {{reason}}"),
+			}, false},
+			{"Clients that took nothing for a while", "Their values waited.", "cps", []query{rate("dnp_carrier_waits_total")}, false},
+			{"Datagrams dropped", "By reason; forged = by UDP in the name of a browser.", "pps", []query{busy("dnp_carrier_drops_total", "reason")}, false},
+		}},
 		{"Replicas", []panel{
 			{"Batches", "Applied, summed over the workers.", "cps", []query{rate("dnp_edge_batches_total")}, false},
 			{"Messages of holders not applied", "By reason.", "cps", []query{busy("dnp_edge_replica_drops_total", "reason")}, false},

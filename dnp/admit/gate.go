@@ -100,6 +100,8 @@ const (
 	Login                    // a login from an address that may be forged
 	Answer                   // the answer to a stateless probe, which costs less than a login
 	ProvenLogin              // a login from an address that answered one
+	KnownRequest             // a connection request from an address that its owner vouches for
+	KnownLogin               // a login from such an address
 )
 
 // unprovenShare is the share of logins whose addresses may be forged. It is small, because one
@@ -113,8 +115,14 @@ func (g *Gate) Judge(now time.Time, from netip.AddrPort, kind Kind) Verdict {
 		return Pass
 	}
 	t := g.since(now)
-	if v := g.tombs.judge(t, from, kind <= LoginRequest); v != Pass || kind == LoginRequest {
+	request := kind <= LoginRequest || kind == KnownRequest
+	switch v := g.tombs.judge(t, from, request); {
+	case v != Pass, kind == LoginRequest, kind == KnownRequest: // who vouches for an address bounds what comes from it
 		return v
+	case kind == KnownLogin && !g.logins.take(t):
+		return LimitedAll
+	case kind == KnownLogin:
+		return Pass
 	}
 	if kind == Login && !g.unproven.take(t) {
 		return Stateless // most datagrams of a flood get no further

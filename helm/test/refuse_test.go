@@ -5,6 +5,12 @@ import (
 	"testing"
 )
 
+// Values that mistakes with clients that do not speak UDP begin with.
+const (
+	webIngress = "edge.websocket.enabled=true,edge.websocket.ingress.enabled=true,edge.config.trustedProxies[0]=10.0.0.0/8"
+	webSecure  = "edge.websocket.enabled=true,edge.websocket.tls=true,edge.tls.secret=a"
+)
+
 // TestRefused requires that mistakes end the installation with a message that names them.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -49,6 +55,29 @@ func TestRefused(t *testing.T) {
 		"a password of Redis":      {"redis.enabled=false,externalRedis.url=redis://:a@b:6379", []string{"externalRedis", "url"}},
 		"a number for a tag":       {"image.tag=20240101", []string{"image", "tag"}},
 		"a listener twice":         {"edge.listeners[0].name=a,edge.listeners[0].port=1,edge.listeners[1].name=a,edge.listeners[1].port=2", []string{"name a twice"}},
+		"open by an Ingress":       {webIngress, []string{"edge.auth.mode=open is refused with edge.websocket.ingress.enabled=true"}},
+		"open by WebTransport":     {webSecure + ",edge.webtransport.enabled=true", []string{"edge.auth.mode=open is refused with edge.webtransport.service.type=LoadBalancer"}},
+		"Cluster for WebSocket":    {"edge.websocket.enabled=true,edge.websocket.service.externalTrafficPolicy=Cluster", []string{"edge.websocket.service.externalTrafficPolicy=Cluster is refused"}},
+		"a balancer of nodes":      {"edge.hostNetwork=true,edge.service.type=None,edge.auth.mode=callout,edge.websocket.enabled=true,edge.websocket.service.type=LoadBalancer", []string{"edge.hostNetwork=true needs edge.websocket.service.type=None"}},
+		"an Ingress to nothing":    {"edge.auth.mode=callout,edge.websocket.ingress.enabled=true", []string{"edge.websocket.ingress.enabled=true needs edge.websocket.enabled=true"}},
+		"an Ingress to no service": {webIngress + ",edge.auth.mode=callout,edge.websocket.service.type=None", []string{"edge.websocket.service.type=None is refused, ClusterIP suffices"}},
+		"unknown proxies":          {"edge.auth.mode=callout,edge.websocket.enabled=true,edge.websocket.ingress.enabled=true", []string{"edge.websocket.ingress.enabled=true needs edge.config.trustedProxies", "sessionsPerAddress"}},
+		"a route to nothing":       {"edge.auth.mode=callout,edge.websocket.httpRoute.enabled=true", []string{"edge.websocket.httpRoute.enabled=true needs edge.websocket.enabled=true"}},
+		"a route of no Gateway":    {"edge.auth.mode=callout,edge.websocket.enabled=true,edge.websocket.httpRoute.enabled=true,edge.config.trustedProxies[0]=10.0.0.0/8", []string{"edge.websocket.httpRoute.parentRefs", "[{name: NAME"}},
+		"TLS without a Secret":     {"edge.websocket.enabled=true,edge.websocket.tls=true", []string{"edge.websocket.tls=true needs edge.tls.secret", "kubectl create secret tls"}},
+		"WebTransport in clear":    {"edge.auth.mode=callout,edge.webtransport.enabled=true", []string{"edge.webtransport.enabled=true needs edge.tls.secret"}},
+		"one of two with TLS":      {"edge.auth.mode=callout,edge.websocket.enabled=true,edge.webtransport.enabled=true,edge.tls.secret=a", []string{"edge.websocket.tls=false is refused with edge.webtransport.enabled=true", "HTTPS to edges"}},
+		"a Secret without a use":   {"edge.websocket.enabled=true,edge.tls.secret=a", []string{"edge.tls.secret is given and nothing uses it"}},
+		"half of a service":        {"edge.auth.mode=callout,edge.webtransport.enabled=true,edge.tls.secret=a,edge.webtransport.onWebSocketService=true", []string{"edge.webtransport.onWebSocketService=true needs edge.websocket.enabled=true"}},
+		"another port of a node":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.service.type=NodePort", []string{"edge.webtransport.port=3480 needs edge.webtransport.nodePort=3480"}},
+		"WebTransport on gossip":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=7946", []string{"edge.webtransport.port is taken by gossip.port"}},
+		"WebTransport on DNP":      {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=3413", []string{"taken by edge.webtransport.port"}},
+		"WebSocket on health":      {"edge.websocket.enabled=true,edge.websocket.port=8414", []string{"edge.websocket.port=8414 is taken by edge.adminPort"}},
+		"a listener's name":        {"edge.listeners[0].name=websocket,edge.listeners[0].port=1", []string{"name websocket twice, or it is one that the chart uses"}},
+		"a page for an origin":     {"edge.config.websocketOrigins[0]=https://game.example/page", []string{"websocketOrigins"}},
+		"a name for a proxy":       {"edge.config.trustedProxies[0]=proxy.example", []string{"trustedProxies"}},
+		"no connections":           {"edge.config.websocketConnections=0", []string{"websocketConnections"}},
+		"typo in an Ingress":       {"edge.websocket.ingress.host=a", []string{"ingress", "host"}},
 		"no shards":                {"global.shards=0", []string{"shards"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +103,11 @@ func TestAllowed(t *testing.T) {
 		"nats.enabled=false,externalNats.existingSecret=a,externalNats.login=url",
 		"edge.terminationGracePeriodSeconds=600",
 		`redis.enabled=false,externalRedis.url=redis://a:6379\,rediss://b:6380`,
+		webIngress + ",edge.auth.allowOpenOnPublicService=true",
+		webIngress + ",edge.auth.mode=callout,edge.websocket.ingress.hosts[0]=*.example.com,edge.config.websocketOrigins[0]=*",
+		"edge.websocket.enabled=true,edge.websocket.service.type=None",
+		"edge.auth.mode=callout,edge.webtransport.enabled=true,edge.tls.secret=a",
+		webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.service.type=NodePort,edge.webtransport.port=30480,edge.webtransport.nodePort=30480",
 		"redis.nodeSelector.disk=fast,redis.tolerations[0].operator=Exists",
 	} {
 		if _, err := render(t, "--set", set); err != nil {

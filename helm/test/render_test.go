@@ -17,6 +17,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -73,6 +74,8 @@ var kinds = map[string]func() any{
 	"ConfigMap":               func() any { return new(core.ConfigMap) },
 	"Deployment":              func() any { return new(apps.Deployment) },
 	"HorizontalPodAutoscaler": func() any { return new(autoscaling.HorizontalPodAutoscaler) },
+	"HTTPRoute":               func() any { return new(gateway.HTTPRoute) },
+	"Ingress":                 func() any { return new(networking.Ingress) },
 	"NetworkPolicy":           func() any { return new(networking.NetworkPolicy) },
 	"Pod":                     func() any { return new(core.Pod) },
 	"PodDisruptionBudget":     func() any { return new(policy.PodDisruptionBudget) },

@@ -99,6 +99,12 @@ func TestSpread(t *testing.T) {
 // notes renders templates of the chart, each into a text.
 func notes(t *testing.T, templates ...string) (texts []string) {
 	t.Helper()
+	return notesOf(t, nil, templates...)
+}
+
+// notesOf renders templates with arguments of helm.
+func notesOf(t *testing.T, args []string, templates ...string) (texts []string) {
+	t.Helper()
 	rendered := map[string]string{}
 	for i, text := range templates {
 		rendered[fmt.Sprint("t", i)] = fmt.Sprintf("{{ include %s | b64enc }}", text)
@@ -107,7 +113,7 @@ func notes(t *testing.T, templates ...string) (texts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := find[core.ConfigMap](t, mustRender(t, "--set-json", "extraObjects="+string(objects)), "r1-extra").Data
+	data := find[core.ConfigMap](t, mustRender(t, append(args, "--set-json", "extraObjects="+string(objects))...), "r1-extra").Data
 	for i := range templates {
 		text, err := base64.StdEncoding.DecodeString(data[fmt.Sprint("t", i)])
 		if err != nil {

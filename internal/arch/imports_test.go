@@ -61,10 +61,11 @@ var rules = map[string][]string{
 	"publisher":          {"bus/natsconn", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
 	"examples/bots":      {"client"},
 	"examples/publisher": {"publisher"},
+	"examples/web":       {}, // a page that edges embed
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
@@ -73,7 +74,12 @@ var rules = map[string][]string{
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
-	"internal/edge/login": {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
+	"internal/edge/carrier":             {"internal/auth", "dnp", "dnp/admit"},
+	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
+	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
+	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go"},
+	"internal/edge/certificate":         {},
+	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/examples/web"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
@@ -27,6 +28,7 @@ import (
 type DevCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
+	config.Web      `group:"Edge" set:"web=127.0.0.1:3480"`
 	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
@@ -39,6 +41,7 @@ type dev struct {
 	node
 	relay *relay.Relay
 	edge  *edge.Edge
+	web   *webListeners
 	logs  *Durable
 	demo  *demo
 }
@@ -101,7 +104,10 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.logs == nil {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
-	if d.edge, err = newEdge(&d.node, &c.Edge, edgeBus, d.logs.Edge(nil), drain); err != nil {
+	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
+		return err
+	}
+	if d.web, err = openWeb(&c.Web, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -130,6 +136,10 @@ func (d *dev) run(ctx context.Context) error {
 		d.logs.Run(after)
 		return nil
 	})
+	lasting.Go(func() error {
+		defer cancel()
+		return d.web.run(after)
+	})
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.logs.Maintain(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
@@ -148,6 +158,7 @@ func (d *dev) tell(w io.Writer) {
 	for _, a := range addrs {
 		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
 	}
+	d.web.tell(w)
 	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)

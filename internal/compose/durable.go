@@ -73,6 +73,14 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 	return e
 }
 
+// key returns a secret of the edge with this name, the same for each of its processes; nil if sessions end with the edge.
+func (d *Durable) key(node string) []byte {
+	if d == nil {
+		return nil
+	}
+	return append(append([]byte("edge "), d.log.replicated.Secret()...), node...)
+}
+
 // Maintain makes the streams of the log again that are deleted, until ctx ends. It returns an error
 // if the edge must end.
 func (d *Durable) Maintain(ctx context.Context) error {

@@ -24,10 +24,19 @@ import (
 type EdgeCommand struct {
 	config.Cluster  `group:"Cluster"`
 	config.Edge     `group:"Edge"`
+	config.Web      `group:"Edge" set:"web="`
 	config.Sessions `group:"Edge"`
 	config.Forward  `group:"Cluster"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
 	config.Logging  `group:"Health, metrics and logs"`
+}
+
+// Problems lists what is wrong with flags that belong together.
+func (c *EdgeCommand) Problems() (list config.Problems) {
+	if c.WebTransport != "" && c.TLSCert == "" {
+		list.Add("--webtransport", "needs --tls-cert")
+	}
+	return list
 }
 
 // An edgeNode is an edge of a cluster with everything that it needs.
@@ -36,6 +45,7 @@ type edgeNode struct {
 	flags   *EdgeCommand
 	durable *Durable // nil if sessions end with the edge
 	edge    *edge.Edge
+	web     *webListeners
 	forward *Forwarding   // nil if sessions end with the edge, or without gossip or its keys
 	drain   chan struct{} // holds one when the edge is to drain
 }
@@ -93,7 +103,10 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if n.edge, err = newEdge(&n.node, &c.Edge, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
+	if n.edge, err = newEdge(&n.node, &c.Edge, &c.Web, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
+		return err
+	}
+	if n.web, err = openWeb(&c.Web, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
 		return err
 	}
 	if n.forward != nil {
@@ -149,6 +162,7 @@ func (n *edgeNode) run(ctx context.Context) error {
 	})
 	group.Go(func() error { n.followPulse(others, alive); return nil })
 	group.Go(func() error { return n.admin.Run(others) })
+	group.Go(func() error { return n.web.run(others) })
 	group.Go(func() error { return n.watchMapping(others) })
 	group.Go(func() error { return n.watchRelays(others, n.otherRelays) })
 	if n.gossip != nil {
@@ -204,7 +218,7 @@ var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": f
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // newEdge returns an edge that the flags configure. Its ports are open.
-func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
+func newEdge(n *node, c *config.Edge, web *config.Web, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
@@ -214,6 +228,7 @@ func newEdge(n *node, c *config.Edge, bus bus.Bus, durable *edge.Durable, drain 
 		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		Rate:           clientRate(c),
 		Durable:        durable,
+		Carriers:       carriers(web, durable),
 		DrainTimeout:   drain,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}

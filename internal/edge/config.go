@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -99,6 +100,9 @@ type Config struct {
 	// that sessions end with this edge.
 	Durable *Durable
 
+	// Carriers lets clients come otherwise than by UDP. nil means that none do.
+	Carriers *Carriers
+
 	// DrainTimeout is how long Run may take to hand durable sessions over when it is to end,
 	// and over which time it closes all others, evenly. 0 means 55 s for durable sessions, and
 	// that others are closed at once.
@@ -142,6 +146,14 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Seed == nil {
 		c.Seed = secureSeed
+	}
+	if c.Carriers != nil {
+		k := *c.Carriers
+		k.ConnsMax = cmp.Or(k.ConnsMax, c.SessionsMax)
+		if k.Now == nil {
+			k.Now = time.Now
+		}
+		c.Carriers = &k
 	}
 	if c.Durable != nil {
 		d := *c.Durable
@@ -221,6 +233,20 @@ type Durable struct {
 	// DrainLinger is for how long Run goes on to forward datagrams when the sessions are
 	// handed over. 0 means 3 s if there is a Forwarder.
 	DrainLinger time.Duration
+}
+
+// Carriers are what clients need that do not speak UDP; see carrier.Hub. They belong to the first listener.
+type Carriers struct {
+	// Secret makes the tokens of clients. All edges of a deployment must have the same.
+	Secret []byte
+
+	// ConnsMax bounds their connections. 0 means SessionsMax.
+	ConnsMax int
+
+	// Now is the clock; nil means time.Now. Start starts the writer of a connection; nil means that it is a goroutine.
+	// Simulations set them.
+	Now   func() time.Time
+	Start func(c *carrier.Conn)
 }
 
 // From is the port to the store of clients' reliable messages for game servers.

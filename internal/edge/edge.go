@@ -27,6 +27,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -53,18 +54,20 @@ func New(cfg Config) (*Edge, error) {
 		return nil, err
 	}
 	inbox := subject.Inbox("edge") + "." + cfg.NewID()
+	e := &Edge{node: node{cfg: cfg}}
 	logins, err := login.New(login.Config{
 		Auth: cfg.Auth, TokenKeys: cfg.TokenKeys, OpenSpace: cfg.OpenSpace,
-		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Address: cfg.LogAddresses.text, Log: cfg.Log,
+		Subjects: cfg.Subjects, Node: cfg.Node, NewID: cfg.NewID, Home: e.home, Address: cfg.LogAddresses.text, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{node: node{
-		cfg: cfg, logins: logins,
-		sessions: newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), signals: newSignals(cfg.Telemetry, cfg.Subjects),
-		locations: takeover.NewLocations(&sync.Mutex{}),
-	}}
+	e.logins = logins
+	e.sessions, e.signals = newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), newSignals(cfg.Telemetry, cfg.Subjects)
+	e.locations = takeover.NewLocations(&sync.Mutex{})
+	if err := e.openHub(); err != nil {
+		return nil, err
+	}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds = newFeeds(&e.node, inbox)
 	for _, l := range cfg.Listeners {
@@ -136,6 +139,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 		tasks: turn.NewInbox[task](inboxTasks, inboxBytes, wake), mail: turn.NewQueue[func(time.Time)](wake),
 		flushes: flushTrace{signals: &e.signals},
 	}
+	e.carry(w)
 	w.judge = e.logins.Judge(loginHost{requester{w}})
 	cfg, err := e.endpointConfig(l, w)
 	if err == nil {
@@ -197,12 +201,15 @@ func (e *Edge) Run(ctx context.Context) error {
 		e.logins.Watch(working)
 		return nil
 	})
+	sweeping := e.sweep(working)
 	<-working.Done()
 	var undone error
 	if ctx.Err() != nil { // else a worker failed
 		undone = e.drain()
 	}
 	e.leaving.Store(true)
+	e.closeHub()
+	<-sweeping
 	stop()
 	for _, w := range e.workers {
 		w.wake() // to notice that serving has ended
@@ -251,6 +258,7 @@ func (e *Edge) endpointConfig(l Listener, w *Worker) (dnp.Config, error) {
 		Probe:   l.Probe,
 		Gate:    gate,
 		Admit:   func(from netip.AddrPort) dnp.AdmitVerdict { return e.admit(w, from) },
+		Proven:  func(from netip.AddrPort) bool { return carrier.Carried(from.Addr()) },
 		Login:   w.judge.Func(),
 		Rand:    rand.New(rand.NewPCG(e.cfg.Seed(), e.cfg.Seed())),
 
@@ -345,6 +353,7 @@ func (e *Edge) handOver(d *Durable) (undone error) {
 		}
 	}
 	e.leaving.Store(true)
+	e.closeHub() // other edges serve those that are left
 	if d.Forward != nil {
 		e.wait(d.DrainLinger, func() bool { return false })
 	}

@@ -33,6 +33,9 @@ type Stats struct {
 	InboxBytes int64  // of messages of the bus that wait for a worker
 	InboxTasks int64  // that wait for a worker
 	BadHeads   uint64 // heads that were malformed
+
+	Impostors    uint64 // datagrams by UDP in the name of carried clients
+	ArrivalsLost uint64 // datagrams of carried clients that did not fit into an inbox
 }
 
 // Stats asks every worker for its counters. It fails if ctx ends before all have answered.
@@ -69,6 +72,10 @@ func (w *Worker) Counts() Counts {
 
 func (w *Worker) stats() Stats {
 	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past}
+	s.Impostors = w.impostors
+	if w.arrivals != nil {
+		s.ArrivalsLost = w.arrivals.Lost()
+	}
 	s.InboxBytes, s.InboxTasks = w.tasks.Bytes(), int64(w.tasks.Len())
 	for r := range w.spaces.Replicas {
 		telemetry.Sum(&s.Replicas, r.Stats())
@@ -147,7 +154,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)
 	}
-	return append(all, drops(of)...)
+	return append(append(all, e.carriedMetrics(cache)...), drops(of)...)
 }
 
 // drops are the metrics with a reason.

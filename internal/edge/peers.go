@@ -60,8 +60,14 @@ func (n *node) overtaken(d forward.Delivery) {
 // SetRoster tells the edge which nodes are there. The edge takes over sessions of edges that
 // left. One goroutine at a time calls it.
 func (n *node) SetRoster(r cluster.Roster) {
-	view, left := n.view.Load().With(r)
+	old := n.view.Load()
+	view, left := old.With(r)
 	n.view.Store(view)
+	if view.Edges() > 0 && old.Edges() == 0 && n.cfg.Durable != nil {
+		for _, w := range n.workers {
+			w.must(func(now time.Time) { w.takeover.EdgesKnown(now) })
+		}
+	}
 	for _, node := range left {
 		n.Gone(node)
 	}
@@ -180,6 +186,7 @@ func (h *takeoverHost) AdoptAt(listener uint16, name string) {
 }
 
 func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
+	h.w.node.moved(client)
 	for _, w := range h.w.node.workers {
 		if w.listener == h.w.listener {
 			w.post(0, func(w *Worker, now time.Time) { w.takeover.ForwardTo(now, client, node) })
@@ -188,7 +195,7 @@ func (h *takeoverHost) Moved(client netip.AddrPort, node string) {
 }
 
 func (h *takeoverHost) Receive(now time.Time, client netip.AddrPort, p []byte) {
-	h.w.handle(now, h.w.ep.Receive(now, client, p, h.w.out))
+	h.w.receive(now, client, p)
 }
 
 func (h *takeoverHost) Direct(client netip.AddrPort, p []byte) { h.w.sendDirectly(client, p) }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 )
 
 // A registry counts the sessions of an edge by address, because the kernel spreads the
@@ -12,6 +13,8 @@ import (
 //
 // The mutex is there because no worker can own a count to which all contribute. It is
 // locked when a session begins or ends, and for each request that came through the Gate.
+//
+// The address of a carried client says nothing of its network, whose connections carrier.Hub counts.
 type registry struct {
 	sessionsMax, perNetworkMax int // of the edge, and of one network; 0 is no bound for a network
 
@@ -27,7 +30,7 @@ func newRegistry(sessionsMax, perNetworkMax int) *registry {
 func (r *registry) room(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
+	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || carrier.Carried(a) || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
 }
 
 func (r *registry) count() int {

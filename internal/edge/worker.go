@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -49,6 +50,7 @@ type node struct {
 
 	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
+	hub       *carrier.Hub  // nil if all clients speak UDP
 	draining  atomic.Bool   // the edge hands its sessions over, and new ones begin elsewhere
 	silence   outage.Outage // of the session log
 }
@@ -91,6 +93,10 @@ type Worker struct {
 	ep     *dnp.Endpoint
 	direct Output // to clients directly
 	out    Output // to clients by their return paths
+
+	carried   *carrier.Output      // a part of direct; nil if all clients speak UDP
+	arrivals  *turn.Inbox[arrival] // datagrams of carried clients
+	impostors uint64               // datagrams by UDP in the name of carried clients
 
 	listener uint16             // the port that clients talk to
 	takeover *takeover.Takeover // nil if the sessions are not durable
@@ -140,11 +146,17 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 		do(now)
 	}
 	for _, d := range batch {
+		if carrier.Carried(d.From.Addr()) {
+			w.impostors++
+			continue
+		}
 		w.Deliver(now, "", 0, d.From, d.Data)
 	}
+	w.takeArrivals(now)
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
 	err = w.out.Flush()
+	w.holdBack()
 	w.flushes.end(w.ep.Stats())
 	return next, err
 }
@@ -249,6 +261,7 @@ func (w *Worker) handle(now time.Time, events []dnp.Event) {
 		if w.takeover != nil {
 			w.takeover.Handle(now, ev)
 		}
+		w.handleCarried(ev)
 		s, ok := ev.Conn.Data().(*fanout.Session)
 		if !ok {
 			continue // the connection ended before its session began
@@ -299,7 +312,7 @@ func (w *Worker) suspected(now time.Time, s *fanout.Session, addr netip.AddrPort
 	}
 	w.suspectAt = now.Add(suspectPause)
 	w.node.cfg.Log.Warn("suspecting forged datagrams of a client", "client", s.Claims.Client, "session", s.ID, "space", s.Claims.Space,
-		"address", w.node.cfg.LogAddresses.text(addr))
+		"address", w.node.cfg.LogAddresses.text(w.node.home(addr)))
 }
 
 func (w *Worker) live(now time.Time, space string, batch []byte) {
@@ -341,7 +354,13 @@ func (w *Worker) Deliver(now time.Time, via string, hops uint8, client netip.Add
 		w.ep.Overhear(client, datagram)
 		return
 	}
+	w.receive(now, client, datagram)
+}
+
+// receive gives a datagram to the endpoint.
+func (w *Worker) receive(now time.Time, client netip.AddrPort, datagram []byte) {
 	w.handle(now, w.ep.Receive(now, client, datagram, w.out))
+	w.endUnknown(now, client, datagram)
 }
 
 // A returning sends datagrams to clients by their return paths.

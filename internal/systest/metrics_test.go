@@ -96,11 +96,12 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // so that there are metrics about traces
 	key := keyFile(t, 0xa1)
 	ports := freePorts(t, 7)
-	r := start(t, "relay", "serve", "--nats-url", nats, "--http", ports[0],
+	r := start(t, "relay", "serve", "--node", "r1", "--nats-url", nats, "--http", ports[0],
 		"--gossip-bind", ports[3], "--gossip-join", ports[4], "--gossip-key-file", key)
-	e := start(t, "edge", "serve", "--nats-url", nats, "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
+	e := start(t, "edge", "serve", "--node", "e1", "--nats-url", nats, "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
 		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
-		"--session-durability", "log", "--session-replicas", "3", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0")
+		"--session-durability", "log", "--session-replicas", "3", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0",
+		"--websocket", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
 	r.says("serving shards")
 	e.says("bus reached")

@@ -57,6 +57,8 @@ type takeoverPlan struct {
 	cuts, cutRedis                 bool    // edges are cut off, and the affinity with them
 	strict                         bool    // the balancer passes only answers of the edge to which it sends the client
 	tracked                        bool    // the balancer tracks connections, and is strict
+	carried                        bool    // clients come by a simulated carrier instead of the balancer
+	breaks                         bool    // connections of carried clients break
 	holders                        int     // relays that share the shards by leases; 0 for one without
 	excused                        bool    // clients may be interrupted, because their limit of 3 s cannot be met
 }
@@ -236,6 +238,9 @@ func (w *takeoverWorld) trouble() {
 			w.store.SetSilent(true)
 			w.net.Schedule(time.Duration(4000+rnd.IntN(5000))*time.Millisecond, func() { w.store.SetSilent(false); w.tell("the log answers") })
 		})
+	}
+	if w.breaks {
+		kinds = append(kinds, w.players[rnd.IntN(len(w.players))].wire.breakOff)
 	}
 	if len(kinds) > 0 {
 		kinds[rnd.IntN(len(kinds))]()

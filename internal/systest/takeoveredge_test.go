@@ -83,6 +83,7 @@ type takeoverEdge struct {
 
 	edge     *edge.Edge
 	workers  []*takeoverWorker
+	carried  []*carriedConn // connections to this process
 	bus      *membus.Bus
 	affinity *takeoverAffinity
 	knows    cluster.Roster
@@ -110,7 +111,7 @@ func (e *takeoverEdge) boot() {
 	w.starts++
 	w.disturbed, e.since = w.net.Elapsed(), w.net.Elapsed()
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
-	e.stopped, e.cut, e.passing = takeoverStop{}, takeoverCut{}, make(map[netip.AddrPort][]string)
+	e.stopped, e.cut, e.passing, e.carried = takeoverStop{}, takeoverCut{}, make(map[netip.AddrPort][]string), nil
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
 	e.affinity.begin()
@@ -124,7 +125,7 @@ func (e *takeoverEdge) boot() {
 	var err error
 	e.edge, err = edge.New(edge.Config{
 		Node: e.name, Workers: 2, Shards: simShards, Flush: 5 * time.Millisecond, OpenSpace: "s", Bus: e.bus, Subjects: w.subjects,
-		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler), Durable: durable,
+		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler), Durable: durable, Carriers: e.carriers(),
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -170,6 +171,7 @@ func (k *takeoverWorker) turn() {
 	batch := k.arrived
 	k.arrived = nil
 	next, err := k.worker.Turn(e.w.net.Now(), batch)
+	e.stepCarried()
 	if err != nil {
 		e.w.Fatal(err)
 	}

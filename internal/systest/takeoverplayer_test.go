@@ -35,6 +35,7 @@ type takeoverPlayer struct {
 	heard    int    // of these, those that arrived
 	last     int    // ordinal of the newest of these
 
+	wire   *carriedWire  // nil for a client that speaks UDP
 	own    *dnptest.Link // the state that the client offers
 	broken time.Duration // since when its edge is dead; 0 if its edge lives
 	frozen bool          // interrupted
@@ -42,10 +43,15 @@ type takeoverPlayer struct {
 
 func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
 	p := &takeoverPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+	send := func(d []byte) { w.net.Send(p.addr, balancerAddr, d) }
+	if w.carried {
+		p.wire = newCarriedWire(p)
+		send = p.wire.send
+	}
 	p.Client = dnptest.NewClient(dnptest.Config{
 		Behaviour: b, Server: balancerAddr, Send: func(d []byte) {
 			w.fromClient(p.addr, d)
-			w.net.Send(p.addr, balancerAddr, d)
+			send(d)
 		},
 		App: dnptest.App{
 			Closed:  p.closed,
@@ -62,7 +68,7 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 	p.Connect(w.net.Now())
 	w.net.Wake(p.addr)
 	w.players = append(w.players, p) // the balancer looks for it
-	w.within(6*time.Second, "the player joins", func() bool { return len(w.joined()) > known })
+	w.within(6*time.Second, "the player joins", func() bool { return len(w.joined()) > known && p.Phase() == dnptest.Connected })
 	w.players = w.players[:i]
 	p.name = w.joined()[known]
 	return p

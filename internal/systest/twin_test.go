@@ -274,7 +274,7 @@ func (w *takeoverWorld) settled(p *takeoverPlayer) bool {
 
 // still reports whether the plan has no faults.
 func (p *takeoverPlan) still() bool {
-	return !p.kills && !p.pauses && !p.outages && !p.drains && !p.pursuits
+	return !p.kills && !p.pauses && !p.outages && !p.drains && !p.pursuits && !p.breaks
 }
 
 // leaves wants values to leave by the edge to which the balancer sends the client, in the plans

@@ -58,6 +58,7 @@ type BalancerConfig struct {
 	Edges  []netip.AddrPort
 	Host   *rig.Host  // on which it opens sockets; nil means this process
 	Path   Impairment // of both directions
+	Web    bool       // flows go to the edges by WebSocket, to rig.WebPort
 	Seed   uint64
 	Note   func(history.Record) // of clients that have a name; nil if none has
 }
@@ -81,13 +82,14 @@ type Balancer struct {
 
 // A flow is that of one client.
 type flow struct {
-	client netip.AddrPort
-	back   *net.UDPConn
-	edge   int
-	next   int                    // one more than the edge of the client's next datagram; 0 if that is edge
-	last   time.Time              // of the last datagram to the client
-	sent   map[wire.Seq]time.Time // reliable messages of the client that are not acknowledged
-	seqs   []wire.Seq             // of the last reliable commands to the client
+	client  netip.AddrPort
+	back    *net.UDPConn // nil if carried is not
+	carried *carried
+	edge    int
+	next    int                    // one more than the edge of the client's next datagram; 0 if that is edge
+	last    time.Time              // of the last datagram to the client
+	sent    map[wire.Seq]time.Time // reliable messages of the client that are not acknowledged
+	seqs    []wire.Seq             // of the last reliable commands to the client
 }
 
 // NewBalancer opens a balancer.
@@ -118,7 +120,7 @@ func (b *Balancer) Close() {
 	_ = b.front.Close() // fails only if it is closed
 	b.mu.Lock()
 	for _, f := range b.flows {
-		_ = f.back.Close()
+		f.close()
 	}
 	b.mu.Unlock()
 	b.done.Wait()
@@ -138,7 +140,7 @@ func (b *Balancer) Forget(addr netip.AddrPort, interrupted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f := b.flows[addr]; f != nil {
-		_ = f.back.Close() // fails only if it is closed
+		f.close()
 		if who := b.names[addr]; interrupted && who != "" && !f.last.IsZero() {
 			b.cfg.Note(history.Record{Kind: history.Silence, Who: who, D: time.Since(f.last).Microseconds()})
 			for _, at := range f.sent {
@@ -148,6 +150,15 @@ func (b *Balancer) Forget(addr netip.AddrPort, interrupted bool) {
 		delete(b.flows, addr)
 	}
 	delete(b.names, addr)
+}
+
+// close ends the way of a flow to edges.
+func (f *flow) close() {
+	if f.carried != nil {
+		f.carried.end()
+		return
+	}
+	_ = f.back.Close() // fails only if it is closed
 }
 
 // Avoid keeps new flows from an edge, or admits them again. Flows of the edge stay.
@@ -164,7 +175,7 @@ func (b *Balancer) Reroute(edge int, atOnce bool) {
 	defer b.mu.Unlock()
 	b.up[edge] = false
 	for _, f := range b.flows {
-		if f.edge != edge {
+		if f.edge != edge || f.carried != nil {
 			continue
 		}
 		f.next = b.any() + 1
@@ -190,7 +201,7 @@ func (b *Balancer) NameAt(port uint16) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.flows {
-		if f.back.LocalAddr().(*net.UDPAddr).AddrPort().Port() == port {
+		if f.carried == nil && f.back.LocalAddr().(*net.UDPAddr).AddrPort().Port() == port {
 			return b.names[f.client]
 		}
 	}
@@ -241,7 +252,11 @@ func (b *Balancer) forward() {
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		if f, to := b.upwards(from, buf[:n]); f != nil {
+		switch f, to := b.upwards(from, buf[:n]); {
+		case f == nil:
+		case f.carried != nil:
+			f.carried.send(buf[:n])
+		default:
 			b.pass(buf[:n], func(p []byte) { _, _ = f.back.WriteToUDPAddrPort(p, to) }) // a datagram that cannot be sent is lost, as on any path
 		}
 	}
@@ -253,17 +268,11 @@ func (b *Balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 	defer b.mu.Unlock()
 	f, ok := b.flows[from]
 	if !ok {
-		var back *net.UDPConn
-		err := b.cfg.Host.In(func() (err error) {
-			back, err = net.ListenUDP("udp4", nil)
-			return err
-		})
-		if err != nil {
+		f = &flow{client: from, edge: b.any(), sent: map[wire.Seq]time.Time{}}
+		if !b.begin(f) {
 			return nil, netip.AddrPort{}
 		}
-		f = &flow{client: from, back: back, edge: b.any(), sent: map[wire.Seq]time.Time{}}
 		b.flows[from] = f
-		b.done.Go(func() { b.answers(f) })
 	}
 	if cmd, seq, ok := wire.Numbered(p); ok && cmd == wire.CommandReliableMessage {
 		if _, again := f.sent[seq]; !again {
@@ -275,6 +284,22 @@ func (b *Balancer) upwards(from netip.AddrPort, p []byte) (*flow, netip.AddrPort
 		return f, b.cfg.Edges[b.any()]
 	}
 	return f, b.cfg.Edges[f.edge]
+}
+
+// begin opens the way of a flow to edges.
+func (b *Balancer) begin(f *flow) (ok bool) {
+	if b.cfg.Web {
+		b.carry(f)
+		return true
+	}
+	err := b.cfg.Host.In(func() (err error) {
+		f.back, err = net.ListenUDP("udp4", nil)
+		return err
+	})
+	if err == nil {
+		b.done.Go(func() { b.answers(f) })
+	}
+	return err == nil
 }
 
 // answers forwards the datagrams of edges to a client until its flow ends.
@@ -301,6 +326,12 @@ func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 	if !b.spray && from != b.cfg.Edges[f.edge] {
 		return false
 	}
+	b.noteDown(f, p)
+	return true
+}
+
+// noteDown records what a datagram to a client means.
+func (b *Balancer) noteDown(f *flow, p []byte) {
 	now, who := time.Now(), b.names[f.client]
 	if silence := now.Sub(f.last); !f.last.IsZero() && silence >= history.SilenceLeast && who != "" {
 		b.cfg.Note(history.Record{Kind: history.Silence, Who: who, D: silence.Microseconds()})
@@ -308,7 +339,7 @@ func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 	f.last = now
 	cmd, seq, ok := wire.Numbered(p)
 	if !ok || who == "" {
-		return true
+		return
 	}
 	switch cmd {
 	case wire.CommandReliableAck:
@@ -319,7 +350,6 @@ func (b *Balancer) downwards(f *flow, from netip.AddrPort, p []byte) bool {
 	case wire.CommandReliableMessage, wire.CommandReliableLinkState, wire.CommandReliableMessageLong:
 		f.repeated(b.cfg.Note, who, seq)
 	}
-	return true
 }
 
 // pass sends a datagram on as often and as late as the path decides.

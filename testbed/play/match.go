@@ -33,7 +33,7 @@ const (
 
 // A MatchConfig describes the deployment and the players.
 type MatchConfig struct {
-	rig.Config // without the flags of edges
+	rig.Config // without the flags of edges; with Web, clients come by WebSocket
 
 	Durability string // of sessions: log or none
 	Clients    int
@@ -63,6 +63,9 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	} else {
 		cfg.Redis = ""
 	}
+	if cfg.Web {
+		cfg.EdgeFlags = append(cfg.EdgeFlags, "--websocket-connections", "10000")
+	}
 	cfg.Progress("seed %d; logs are in %s, the history in %s", cfg.Seed, cfg.Dir, cfg.File)
 	m = &Match{cfg: cfg}
 	if m.Deployment, err = rig.Deploy(ctx, cfg.Config); err != nil {
@@ -71,8 +74,8 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if ctx, m.Crowd, err = NewCrowd(ctx, cfg.File); err != nil {
 		return m, err
 	}
-	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients of which %d only listen, %d relays, %d edges, %d NATS servers, durability %s, log mode %s, flows move after %v",
-		cfg.Seed, cfg.Clients, cfg.Listeners, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
+	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients of which %d only listen, %d relays, %d edges, %d NATS servers, by WebSocket %t, durability %s, log mode %s, flows move after %v",
+		cfg.Seed, cfg.Clients, cfg.Listeners, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Web, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
 	m.NC, err = nats.Connect(m.url(), nats.SetCustomDialer(m.Here), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	if err != nil {
@@ -112,7 +115,7 @@ func (m *Match) url() string { return strings.Join(m.NATSURLs, ",") }
 func (m *Match) play(ctx context.Context) (err error) {
 	local := m.Here.AddrPort(0)
 	m.Pace.Set(SlowPace)
-	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: m.EdgeAddrs(), Host: m.Here, Seed: m.cfg.Seed, Note: m.Note}); err != nil {
+	if m.Balancer, err = NewBalancer(BalancerConfig{Listen: local, Edges: m.EdgeAddrs(), Host: m.Here, Web: m.cfg.Web, Seed: m.cfg.Seed, Note: m.Note}); err != nil {
 		return err
 	}
 	err = m.StartGame(ctx, GameConfig{URL: m.url(), Options: []nats.Option{nats.SetCustomDialer(m.Here)}, Space: Space, WorldPace: worldPace, Log: m.cfg.Durability == "log"})

@@ -47,6 +47,7 @@ const (
 	HTTPPort    = 8413
 	forwardPort = 3414
 	DNPPort     = 3413
+	WebPort     = 3480
 )
 
 // StartTimeout bounds the start of a deployment.
@@ -65,6 +66,7 @@ type Config struct {
 	NodeFlags           []string // of relays and edges
 	RelayFlags          []string
 	EdgeFlags           []string // with Redis, edges also get --redis and --forward-listen
+	Web                 bool     // edges listen for WebSockets at WebPort
 	LogMode             string   // of edges: replicated or quorum; empty = they choose
 }
 
@@ -249,6 +251,9 @@ func (d *Deployment) setRelaysAndEdges() error {
 	}
 	for _, n := range d.Edges {
 		flags := append([]string{"--listen", "udp://" + n.Host.At(DNPPort)}, d.cfg.EdgeFlags...)
+		if d.cfg.Web {
+			flags = append(flags, "--websocket", n.Host.At(WebPort))
+		}
 		if d.Redis != nil {
 			flags = append(flags, "--redis", "redis://"+d.RedisAddr(), "--forward-listen", n.Host.At(forwardPort))
 		}

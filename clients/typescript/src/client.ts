@@ -1,10 +1,11 @@
 import { Connection, type CloseReason } from "./connection.js";
 import { Emitter, report } from "./emitter.js";
 import { ownMax } from "./links.js";
+import { CloseCode, retryAfter } from "./session.js";
 import { describe, Layout, State, type Description } from "./state.js";
-import type { Dial, Transport } from "./transport.js";
+import { DialError, lost, type CloseInfo, type Dial, type Transport } from "./transport.js";
 import { encodeValue, typeNamed, type Settable, type TypeName } from "./value.js";
-import { copy } from "./wire.js";
+import { connectionClose, copy } from "./wire.js";
 
 export type TransportName = "webtransport" | "websocket" | "udp";
 
@@ -77,10 +78,15 @@ export interface ValueSpec {
   readonly name?: string;
 }
 
+/** Times in ms that an attempt takes at most; the shorter one where there is another transport to try. */
 const dialTimeout = 4_000;
+const dialTimeoutFirst = 2_000;
 
-/** A connection that lasted for so long was a good one: the pauses begin anew. */
+/** A transport that lasted for so long was a good one: the pauses begin anew. */
 const steadyAfter = 10_000;
+
+/** For so long an edge may hear, late, of a transport that this client gave up. */
+const lateness = 10_000;
 
 /**
  * backoff returns the pause in ms before attempt n, which counts from 0: a quarter of a second, twice as
@@ -91,6 +97,31 @@ export function backoff(n: number, random: number): number {
   const longest = Math.min(15_000, 250 * 2 ** Math.min(n, 10));
   return longest * (0.5 + random / 2);
 }
+
+/** The client tries again so soon after a transport ended that was a good one. */
+const quickMax = 50;
+
+/**
+ * pauseAfter returns the pause in ms before attempt n after a transport ended: at first what the edge asks
+ * for, or next to nothing. If it asks for a pause, half as long again is random.
+ */
+export function pauseAfter(n: number, info: CloseInfo, random: number): number {
+  const asked = retryAfter(info.reason);
+  if (n === 0 && asked === undefined) return quickMax * random;
+  return Math.max((asked ?? 0) * (1 + random / 2), n === 0 ? 0 : backoff(n - 1, random));
+}
+
+/** spokenBy returns what an edge said instead of opening a transport, if an edge did. */
+function spokenBy(error: unknown): CloseInfo | undefined {
+  const codes: readonly number[] = Object.values(CloseCode);
+  return error instanceof DialError && codes.includes(error.info.code) ? error.info : undefined;
+}
+
+/** After these the client does not connect again. */
+const finalReasons: readonly CloseReason[] = ["local", "protocol", "replaced"];
+
+/** What is told of the end of a transport. */
+const told = (info: CloseInfo): string => info.reason || `closed with code ${info.code}`;
 
 /** Tokens of dnprelay are wrapped: "DNPA", version 1, u16 size. */
 export function loginMessage(token: Token): Uint8Array {
@@ -115,14 +146,15 @@ export class Client extends Emitter<Events> {
   #transport: Transport | undefined;
   #resume: string | undefined;
   #attempts = 0;
-  #openedAt = Infinity;
+  #attachedAt = Infinity; // when the transport came
+  #abandonedAt = -Infinity; // when an attempt with the token failed, of which the edge may hear yet
   #dialing = false;
   #closed = false;
   #woken = false;
   #cancelTimer = () => {};
   #timerAt = Infinity;
   #cancelRetry = () => {};
-  #detail: string | undefined;
+  #closing: CloseInfo | undefined; // how the transport ended, until there is another one
 
   /** Use `connect`. @internal */
   constructor(readonly url: URL, dials: readonly Dial[], private readonly options: Options) {
@@ -152,7 +184,7 @@ export class Client extends Emitter<Events> {
 
   /** sendUnreliable sends a message once. It reports false if it drops the message. */
   sendUnreliable(data: Uint8Array | string): boolean {
-    const sent = this.#connection?.sendUnreliable(bytesOf(data)) ?? false;
+    const sent = (this.#transport && this.#connection?.sendUnreliable(bytesOf(data))) ?? false;
     this.#wake();
     return sent;
   }
@@ -192,6 +224,8 @@ export class Client extends Emitter<Events> {
     this.#dialing = true;
     try {
       const transport = await this.#dialAny();
+      let info = undefined as CloseInfo | undefined;
+      transport.onClose = (early) => (info = early);
       const resumed = transport.session?.resumed === true;
       const login = resumed ? undefined : await this.#login(transport);
       if (this.#closed || (resumed && !this.open)) {
@@ -200,11 +234,14 @@ export class Client extends Emitter<Events> {
       }
       this.#attach(transport, resumed, login);
       this.#dialing = false;
+      if (info) transport.onClose(info);
     } catch (error) {
       this.#dialing = false;
       if (this.#closed) return;
-      if (this.open) this.#retry(); // a session waits for a transport, until it gives up
-      else this.#failed("lost", String(error instanceof Error ? error.message : error));
+      const said = spokenBy(error);
+      const detail = String(error instanceof Error ? error.message : error);
+      if (this.open) this.#lost(said ?? { code: lost, reason: detail }); // a session waits for a transport, until it gives up
+      else this.#failed(said?.code === CloseCode.full ? "rejected" : "lost", detail, said);
     }
   }
 
@@ -220,19 +257,26 @@ export class Client extends Emitter<Events> {
     }
   }
 
-  /** dialAny tries one transport after the other, and begins with that one the next time. */
+  /**
+   * dialAny tries one transport after the other, and begins with that one the next time. What an edge says
+   * about the session holds for all transports.
+   */
   async #dialAny(): Promise<Transport> {
     let failure: unknown;
     for (const dial of this.#dials) {
       const abort = new AbortController();
-      const cancel = this.#clock.after(dialTimeout, () => abort.abort());
+      const last = dial === this.#dials.at(-1);
+      const cancel = this.#clock.after(last ? dialTimeout : dialTimeoutFirst, () => abort.abort());
+      const resume = this.#resume;
       try {
         const { webTransport, WebSocket } = this.options;
-        const transport = await dial(this.url, { signal: abort.signal, resume: this.#resume, webTransport, WebSocket });
+        const transport = await dial(this.url, { signal: abort.signal, resume, webTransport, WebSocket });
         this.#dials = [dial, ...this.#dials.filter((other) => other !== dial)];
         return transport;
       } catch (error) {
         failure = error;
+        if (resume !== undefined) this.#abandonedAt = this.#clock.now();
+        if (spokenBy(error)) break;
       } finally {
         cancel();
       }
@@ -241,8 +285,12 @@ export class Client extends Emitter<Events> {
   }
 
   #attach(transport: Transport, resumed: boolean, login: Uint8Array | undefined): void {
+    if (!resumed) this.#connection?.end("lost"); // it waited for a transport to its session
+    if (this.#closed) return transport.close();
     this.#transport = transport;
     this.#resume = transport.session?.token;
+    this.#attachedAt = this.#clock.now();
+    this.#closing = undefined;
     if (resumed) this.#connection!.resume(this.#clock.now());
     else this.#begin(login);
     transport.onDatagram = (datagram) => {
@@ -250,8 +298,8 @@ export class Client extends Emitter<Events> {
       this.#connection!.receive(this.#clock.now(), datagram);
       this.#drive();
     };
-    transport.onClose = (detail) => {
-      if (this.#transport === transport) this.#lost(detail);
+    transport.onClose = (info) => {
+      if (this.#transport === transport) this.#lost(info);
     };
     this.#drive();
   }
@@ -266,16 +314,14 @@ export class Client extends Emitter<Events> {
     }
   };
 
-  /** begin begins a new session, and ends one that waits for a transport. */
+  /** begin begins a new session. */
   #begin(login: Uint8Array | undefined): void {
-    this.#connection?.end("lost");
     const { updateInterval } = this.options;
     const datagramMax = Math.min(1_200, this.#transport!.maxDatagramSize);
     const connection: Connection = new Connection({ login, datagramMax, updateInterval, describe: this.#describe }, {
       send: (datagram) => this.#transport?.send(datagram),
       ready: () => this.#wake(),
       connected: () => {
-        this.#openedAt = this.#clock.now();
         for (const state of this.#own) connection.offer(state);
         this.emit("open");
       },
@@ -294,40 +340,54 @@ export class Client extends Emitter<Events> {
     this.#connection = connection;
   }
 
-  /** lost notes that the transport ended. Where the edge can continue the session, the connection waits. */
-  #lost(detail: string): void {
+  /** lost notes that the transport ended. Where an edge can continue the session, the connection waits. */
+  #lost(info: CloseInfo): void {
     this.#transport = undefined;
-    this.#detail = detail;
-    if (this.#resume !== undefined && this.open) this.#retry();
-    else this.#connection?.end("lost");
+    this.#settle();
+    const connection = this.#connection!;
+    if (info.code === CloseCode.over) connection.receive(this.#clock.now(), connectionClose()); // the edge's own may have got lost
+    if (connection.phase === "closed") return;
+    this.#closing = info;
+    const ours = this.#clock.now() < this.#abandonedAt + lateness; // the newer transport is one that this client gave up
+    const waits = this.#resume !== undefined && this.open && info.code !== CloseCode.unknown && (info.code !== CloseCode.replaced || ours);
+    if (waits) return void this.#retry(info);
+    connection.end(info.code === CloseCode.replaced ? "replaced" : info.code === CloseCode.full ? "rejected" : "lost");
   }
 
-  /** ended notes that the connection ended. */
+  /** settle notes that a transport is over. After a good one, the pauses begin anew. */
+  #settle(): void {
+    if (this.#clock.now() - this.#attachedAt >= steadyAfter) this.#attempts = 0;
+    this.#attachedAt = Infinity;
+  }
+
+  /** ended notes that the connection ended, and with it the session. */
   #ended(reason: CloseReason): void {
-    if (reason !== "lost") {
-      this.#transport?.close();
-      this.#transport = undefined;
-      this.#resume = undefined;
-    }
-    if (this.#clock.now() - this.#openedAt >= steadyAfter) this.#attempts = 0;
-    this.#openedAt = Infinity;
-    if (!this.#dialing) this.#failed(reason, this.#detail); // otherwise another session begins
-    else this.emit("close", { reason, detail: this.#detail, retryIn: 0 });
-    this.#detail = undefined;
+    this.#transport?.close();
+    this.#transport = undefined;
+    this.#resume = undefined;
+    this.#settle();
+    const info = this.#closing;
+    this.#closing = undefined;
+    this.#failed(reason, info && told(info), info);
   }
 
-  #failed(reason: CloseReason, detail: string | undefined): void {
-    this.emit("close", { reason, detail, retryIn: this.#mayRetry(reason) ? this.#retry() : undefined });
+  /** failed tells the application that there is no connection, and makes another one. */
+  #failed(reason: CloseReason, detail: string | undefined, info: CloseInfo | undefined): void {
+    let retryIn: number | undefined;
+    if (!this.#mayRetry(reason)) this.#closed = true;
+    else retryIn = this.#dialing ? 0 : this.#retry(info); // another session begins already
+    this.emit("close", { reason, detail, retryIn });
   }
 
   #mayRetry(reason: CloseReason): boolean {
     const refused = reason === "refused" && this.options.token !== undefined && typeof this.options.token !== "function";
-    return !this.#closed && this.options.reconnect !== false && reason !== "local" && reason !== "protocol" && !refused;
+    return !this.#closed && this.options.reconnect !== false && !finalReasons.includes(reason) && !refused;
   }
 
   /** retry dials again after a pause, which it returns. */
-  #retry(): number {
-    const pause = backoff(this.#attempts++, Math.random());
+  #retry(info: CloseInfo | undefined): number {
+    const n = this.#attempts++;
+    const pause = info ? pauseAfter(n, info, Math.random()) : backoff(n, Math.random());
     this.#cancelRetry();
     this.#cancelRetry = this.#clock.after(pause, () => void this.#dial());
     return pause;
@@ -356,6 +416,10 @@ export class Client extends Emitter<Events> {
     if (!connection || this.#closed) return;
     const now = this.#clock.now();
     connection.advance(now);
+    if (this.#resume !== undefined && this.#transport && connection.unanswered(now)) {
+      this.#transport.close();
+      this.#lost({ code: lost, reason: "the edge does not answer" });
+    }
     const at = Math.max(now, connection.nextTimeout());
     if (at >= this.#timerAt) return;
     this.#cancelTimer();

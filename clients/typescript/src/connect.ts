@@ -6,11 +6,10 @@ export type Transports = Partial<Record<TransportName, Dial>>;
 
 /** dialsFor returns what to dial for a URL. */
 export function dialsFor(url: URL, transport: "auto" | TransportName, transports: Transports): Dial[] {
-  const plain = url.protocol === "ws:" || url.protocol === "http:"; // WebTransport is always encrypted
   let names: TransportName[] = [transport as TransportName];
   if (transport === "auto") {
     if (url.protocol === "udp:") names = ["udp"];
-    else if (plain || !globalThis.WebTransport) names = ["websocket"];
+    else if (!globalThis.WebTransport) names = ["websocket"];
     else names = ["webtransport", "websocket"];
   }
   return names.map((name) => {

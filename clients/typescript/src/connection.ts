@@ -16,6 +16,9 @@ const connectTimeout = 5_000;
 const silenceMax = 5_000;
 const unansweredMax = 15_000;
 
+/** An edge that says nothing for so long although it was asked is not there, or the path to it is not. */
+const deafnessMax = 4_000;
+
 /**
  * An edge repeats its commands seldom, and singly, to a client that it has not heard for half a second. So while
  * commands of the edge get lost, and for a while after, the client sends a probe now and then.
@@ -35,9 +38,9 @@ const unreliableMax = 65_499;
 
 /**
  * Why a connection ended. "refused": the edge closed it and has not acknowledged the login. "lost": the
- * transport ended.
+ * transport ended. "replaced": another client continues the session.
  */
-export type CloseReason = "local" | "peer" | "timeout" | "rejected" | "refused" | "protocol" | "too-large" | "lost";
+export type CloseReason = "local" | "peer" | "timeout" | "rejected" | "refused" | "protocol" | "too-large" | "lost" | "replaced";
 
 /**
  * Output takes what a connection says. It must not throw. It may call the connection, which acts on that in
@@ -213,7 +216,7 @@ export class Connection {
       this.#window.probe();
     }
     for (let p; this.#budget.allows(now) && (p = this.#window.next(now)); ) this.#emit(p);
-    if (this.#budget.allows(now)) this.#links.flush(now);
+    if (this.#budget.allows(now)) this.#links.flush(now, this.#window.heard);
     this.#sendLane();
   }
 
@@ -230,11 +233,22 @@ export class Connection {
     return at;
   }
 
-  /** resume goes on after the transport was replaced by another one to the same session. */
+  /**
+   * resume goes on after the transport was replaced by another one to the same session. What may have got
+   * lost with the old one goes again at once, and in any case a datagram, by which the edge learns that the client
+   * is there.
+   */
   resume(now: number): void {
-    this.#window.forgive(now);
-    this.#window.heard = this.#sure = now;
+    this.#links.resume(this.#window.heard);
+    this.#window.resume(now);
+    this.#sure = now;
+    if (this.#window.idle) this.#window.probe();
     this.#begin(now);
+  }
+
+  /** unanswered reports whether the edge owes an answer for so long that another transport may do better. */
+  unanswered(now: number): boolean {
+    return this.#phase === "established" && this.#window.answered && now >= Math.max(this.#window.heard, this.#window.waitsSince) + deafnessMax;
   }
 
   /**

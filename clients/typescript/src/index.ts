@@ -21,5 +21,5 @@ export { connectWith, type Transports } from "./connect.js";
 export { Connection, type CloseReason, type ConnectionConfig, type Output, type Stats } from "./connection.js";
 export { Layout, State, type Description } from "./state.js";
 export { type Past } from "./past.js";
-export { type Dial, type DialOptions, type Session, type Transport } from "./transport.js";
+export { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "./transport.js";
 export { valueTypes, type Components, type Settable, type TypeName, type Value, type ValueType } from "./value.js";

@@ -16,6 +16,7 @@ const ownIDs = 0x1000;
  * one in 400 does not arrive with any of the five.
  */
 const repeatSteps = [0, 60, 180, 500, 1500];
+const repeatsTake = repeatSteps.at(-1)!;
 
 /**
  * LinkUp is sent again until the edge sends values, as all edges do within 1.5 s. It costs a datagram each, so
@@ -43,11 +44,17 @@ export interface LinkEvents {
 interface Repeat {
   step: number;
   first: number; // when it was sent; Infinity before
-  due: number;
+  due: number; // NaN after the last time
   previous: Uint8Array | undefined; // the value that was overwritten
 }
 
 const newRepeat = (step: number, previous?: Uint8Array): Repeat => ({ step, first: Infinity, due: -Infinity, previous });
+
+/**
+ * arrived reports whether something was sent for the last time, and the edge was heard afterwards. Without that,
+ * all its copies may have gone into a transport that was lost already.
+ */
+const arrived = (r: Repeat, heard: number): boolean => Number.isNaN(r.due) && heard > r.first + repeatsTake;
 
 interface Link {
   readonly id: number;
@@ -181,7 +188,7 @@ export class LinkTable implements UpdateTarget {
 
   /** rewrite sends all values of an own state, as if they had just been set, or for the last time. */
   #rewrite(link: Link, step: number): void {
-    for (let i = 0; i < link.state.length; i++) if (!link.writes.has(i)) this.#write(link, i, step);
+    for (let i = 0; i < link.state.length; i++) if (Number.isNaN(link.writes.get(i)?.due ?? NaN)) this.#write(link, i, step);
   }
 
   /** receiveUpdate applies a LinkUpdate, and reports whether all of it could be read. */
@@ -225,8 +232,20 @@ export class LinkTable implements UpdateTarget {
     return Math.max(this.#flushAt, Math.min(this.#writeAt, this.#scrubAt));
   }
 
+  /** resume sends again what may have got lost with a transport over which the edge was last heard at this time. */
+  resume(heard: number): void {
+    this.#writeAt = -Infinity;
+    for (const { writes } of this.#writing) {
+      for (const [index, write] of writes) {
+        if (arrived(write, heard)) writes.delete(index);
+        else writes.set(index, newRepeat(0, write.previous));
+      }
+    }
+    for (const [id, down] of this.#downs) if (!arrived(down, heard)) this.#downs.set(id, newRepeat(0));
+  }
+
   /** flush sends the values that are due in as few datagrams as possible. */
-  flush(now: number): void {
+  flush(now: number, heard: number): void {
     if (now < this.nextTimeout()) return;
     if (now >= this.#scrubAt) this.#scrub(now);
     this.#flushAt = now + this.interval;
@@ -234,14 +253,14 @@ export class LinkTable implements UpdateTarget {
     for (const link of this.#writing) {
       for (const [index, write] of link.writes) {
         if (this.#step(write, now, repeatSteps)) this.#updates.add(link.id, index, link.state.encoded(index));
-        if (Number.isNaN(write.due)) link.writes.delete(index);
+        if (arrived(write, heard)) link.writes.delete(index);
       }
       if (link.writes.size === 0) this.#writing.delete(link);
     }
     this.#updates.flush();
     for (const [id, down] of this.#downs) {
       if (this.#step(down, now, repeatSteps)) this.events.send(linkDown(id));
-      if (Number.isNaN(down.due)) this.#downs.delete(id);
+      if (arrived(down, heard)) this.#downs.delete(id);
     }
     this.#flushUps(now);
   }

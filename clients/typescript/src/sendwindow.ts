@@ -212,10 +212,11 @@ export class SendWindow {
       if (o.acked) continue;
       if (now >= this.#givesUpAt(o)) return false;
       if (now < this.#resendAt(o, copies)) continue;
+      const asked = o.last === -Infinity; // that says nothing about loss
       o.last = now;
       o.sends++;
       o.overtakers = 0;
-      this.#learn(true);
+      if (!asked) this.#learn(true);
       for (let n = i === 0 ? copies : 1; n > 0; n--) {
         this.repeats++;
         send(o.datagram);
@@ -231,6 +232,25 @@ export class SendWindow {
   /** forgive begins the time anew after which commands are given up: nothing could be heard until now. */
   forgive(now: number): void {
     this.#patientUntil = now;
+  }
+
+  /**
+   * resume goes on over another transport: everything in flight is due at once. Its acknowledgements say
+   * nothing about the round trip.
+   */
+  resume(now: number): void {
+    this.forgive(now);
+    this.heard = now;
+    for (const o of this.#flight) {
+      o.sends = Math.max(o.sends, 2);
+      o.last = -Infinity;
+    }
+  }
+
+  /** When the oldest command was sent that is not acknowledged, or could be after a pause; Infinity without one. */
+  get waitsSince(): number {
+    const oldest = this.#flight[0];
+    return oldest ? Math.max(oldest.first, this.#patientUntil) : Infinity;
   }
 
   /** nextTimeout returns when resend has something to do. */

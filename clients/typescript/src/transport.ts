@@ -19,16 +19,33 @@ export interface Transport {
   onDatagram: (datagram: Uint8Array) => void;
 
   /** The transport ended by itself. */
-  onClose: (reason: string) => void;
+  onClose: (info: CloseInfo) => void;
 
   close(): void;
 }
 
 /** A Session is what makes a new transport continue an old one. */
 export interface Session {
+  /** A secret: who has it has the session. */
   readonly token: string;
   /** The edge continues the session whose token the transport was given: its connection goes on. */
   readonly resumed: boolean;
+}
+
+/** A CloseInfo tells why a transport ended: what the edge said, or `lost` and what the browser says. */
+export interface CloseInfo {
+  readonly code: number;
+  readonly reason: string;
+}
+
+/** The code of a transport that ended without one (RFC 6455, section 7.1.5). */
+export const lost = 1006;
+
+/** A DialError tells that a transport ended before it could be used. */
+export class DialError extends Error {
+  constructor(message: string, readonly info: CloseInfo) {
+    super(message);
+  }
 }
 
 export interface DialOptions {
@@ -36,7 +53,7 @@ export interface DialOptions {
   readonly signal: AbortSignal;
   /** The token of the session to continue. */
   readonly resume?: string | undefined;
-  /** Made for the WebTransport, such as serverCertificateHashes. */
+  /** Made for the WebTransport, such as serverCertificateHashes. Without them the edge is asked. */
   readonly webTransport?: WebTransportOptions | undefined;
   /** Instead of the global WebSocket, which Node has from version 22 on. */
   readonly WebSocket?: typeof WebSocket | undefined;
@@ -47,6 +64,9 @@ export type Dial = (url: URL, options: DialOptions) => Promise<Transport>;
 
 /** The bytes that wait for a transport at most, like those in the buffer of a socket. */
 export const bufferMax = 256 << 10;
+
+/** Whether a URL asks for a connection that is not encrypted. */
+export const isPlain = (url: URL): boolean => url.protocol === "ws:" || url.protocol === "http:";
 
 /** withScheme returns the URL of an edge for a transport; the path is /dnp unless the URL has one. */
 export function withScheme(url: URL, scheme: string): URL {

@@ -1,5 +1,5 @@
 import { createSocket, type Socket } from "node:dgram";
-import type { DialOptions, Transport } from "./transport.js";
+import { lost, type CloseInfo, type DialOptions, type Transport } from "./transport.js";
 
 const defaultPort = 3413;
 
@@ -21,7 +21,7 @@ export async function dialUDP(url: URL, options: DialOptions): Promise<Transport
 class UDPTransport implements Transport {
   readonly maxDatagramSize = 65_500; // what the libraries can send; IP cuts it into fragments
   onDatagram: (datagram: Uint8Array) => void = () => {};
-  onClose: (reason: string) => void = () => {};
+  onClose: (info: CloseInfo) => void = () => {};
   #closed = false;
 
   constructor(private readonly socket: Socket) {
@@ -29,7 +29,7 @@ class UDPTransport implements Transport {
     socket.on("error", () => {}); // such as ICMP's "unreachable", which may be over soon
     socket.on("message", (datagram) => this.onDatagram(datagram));
     socket.once("close", () => {
-      if (!this.#closed) this.onClose("the socket is closed");
+      if (!this.#closed) this.onClose({ code: lost, reason: "the socket is closed" });
     });
   }
 

@@ -1,29 +1,43 @@
-import { bufferMax, withScheme, type DialOptions, type Transport } from "./transport.js";
+import { parseGreeting } from "./session.js";
+import { bufferMax, DialError, isPlain, withScheme, type CloseInfo, type DialOptions, type Session, type Transport } from "./transport.js";
 
 const subprotocol = "dnp.v1";
 
+/** A token travels as a second subprotocol: browsers send no other header, and URLs end up in logs. */
+const resumeProtocol = "dnp.resume.";
+
 /**
- * dialWebSocket opens a WebSocket. One binary message is one datagram, and none is lost or reordered: those
- * behind a lost packet wait for its repetition.
+ * dialWebSocket opens a WebSocket. The first message is the edge's greeting, as text. Each binary message is
+ * one datagram, and none is lost or reordered: those behind a lost packet wait for its repetition.
  */
 export async function dialWebSocket(url: URL, options: DialOptions): Promise<Transport> {
   const WebSocketClass = options.WebSocket ?? globalThis.WebSocket;
   if (!WebSocketClass) throw new Error("there is no WebSocket here; pass one in the options");
-  const to = withScheme(url, url.protocol === "ws:" || url.protocol === "http:" ? "ws:" : "wss:");
-  const socket = new WebSocketClass(to, subprotocol);
+  const to = withScheme(url, isPlain(url) ? "ws:" : "wss:");
+  const resume = options.resume === undefined ? [] : [resumeProtocol + options.resume];
+  const socket = new WebSocketClass(to, [subprotocol, ...resume]);
   socket.binaryType = "arraybuffer";
-  await opened(socket, options.signal);
-  return new WebSocketTransport(socket);
+  return greeted(socket, options.signal);
 }
 
-function opened(socket: WebSocket, signal: AbortSignal): Promise<void> {
+/** greeted waits for the greeting. */
+function greeted(socket: WebSocket, signal: AbortSignal): Promise<Transport> {
   return new Promise((resolve, reject) => {
-    const fail = (reason: string) => {
+    const fail = (reason: string, info?: CloseInfo) => {
+      socket.onopen = socket.onclose = socket.onmessage = null;
       socket.close();
-      reject(new Error(`open ${socket.url}: ${reason}`));
+      const what = `open ${socket.url}: ${reason}`;
+      reject(info ? new DialError(what, info) : new Error(what));
     };
-    socket.onopen = () => (socket.protocol === subprotocol ? resolve() : fail(`the server does not speak ${subprotocol}`));
-    socket.onclose = (e) => fail(e.reason || `closed with code ${e.code}`);
+    socket.onopen = () => {
+      if (socket.protocol !== subprotocol) fail(`the server does not speak ${subprotocol}`);
+    };
+    socket.onmessage = (e: MessageEvent<unknown>) => {
+      const session = typeof e.data === "string" ? parseGreeting(e.data) : undefined;
+      if (session) resolve(new WebSocketTransport(socket, session)); // at once: more messages may follow in this turn
+      else fail("the server does not greet as an edge does");
+    };
+    socket.onclose = ({ code, reason }) => fail(reason || `closed with code ${code}`, { code, reason });
     signal.addEventListener("abort", () => fail("no answer in time"), { once: true });
   });
 }
@@ -31,13 +45,13 @@ function opened(socket: WebSocket, signal: AbortSignal): Promise<void> {
 class WebSocketTransport implements Transport {
   readonly maxDatagramSize = 65_535; // the edge closes at longer ones
   onDatagram: (datagram: Uint8Array) => void = () => {};
-  onClose: (reason: string) => void = () => {};
+  onClose: (info: CloseInfo) => void = () => {};
 
-  constructor(private readonly socket: WebSocket) {
+  constructor(private readonly socket: WebSocket, readonly session: Session) {
     socket.onmessage = (e: MessageEvent<unknown>) => {
       if (e.data instanceof ArrayBuffer) this.onDatagram(new Uint8Array(e.data));
     };
-    socket.onclose = (e) => this.onClose(e.reason || `closed with code ${e.code}`);
+    socket.onclose = ({ code, reason }) => this.onClose({ code, reason });
   }
 
   send(datagram: Uint8Array): void {

@@ -1,24 +1,56 @@
-import { bufferMax, withScheme, type DialOptions, type Transport } from "./transport.js";
+import { webTransportInfo } from "./info.js";
+import { parseClosing, parseGreeting } from "./session.js";
+import { bufferMax, DialError, isPlain, lost, withScheme, type CloseInfo, type DialOptions, type Session, type Transport } from "./transport.js";
 
 /** Datagrams that wait for the page at most. Browsers keep one unless they are told, and drop the rest. */
 const incomingMax = 1_024;
 const frameMax = 65_535;
 
+/** The first byte of JSON, with which no datagram of DNP begins. */
+const brace = 0x7b;
+
 /**
  * dialWebTransport opens a WebTransport. A datagram that fits is one datagram of QUIC; what does not fit
  * goes, in both directions, over one bidirectional stream, with a u16 length (little endian) before each.
+ * The first frame of the client is the token of the session to continue, or empty; that of the edge is its
+ * greeting, and its last one may tell why it ends the session.
  */
 export async function dialWebTransport(url: URL, options: DialOptions): Promise<Transport> {
   if (!globalThis.WebTransport) throw new Error("there is no WebTransport here");
-  const session = new WebTransport(withScheme(url, "https:").href, options.webTransport);
-  const abort = () => session.close();
+  const [to, webTransport] = await target(url, options.webTransport);
+  if (options.signal.aborted) throw new Error(`open ${to}: no answer in time`);
+  const connection = new WebTransport(to.href, webTransport);
+  const abort = () => connection.close();
   options.signal.addEventListener("abort", abort, { once: true });
-  session.datagrams.incomingHighWaterMark = incomingMax;
-  session.closed.catch(() => {}); // ready fails for the same reason
-  await session.ready;
-  const stream = await session.createBidirectionalStream();
-  options.signal.removeEventListener("abort", abort);
-  return new WebTransportTransport(session, stream);
+  connection.datagrams.incomingHighWaterMark = incomingMax;
+  connection.closed.catch(() => {}); // ready fails for the same reason
+  try {
+    await connection.ready;
+    const transport = new WebTransportTransport(connection, await connection.createBidirectionalStream(), options.resume);
+    await transport.greeted();
+    return transport;
+  } catch (error) {
+    connection.close();
+    throw options.signal.aborted ? new Error(`open ${to}: no answer in time`) : error;
+  } finally {
+    options.signal.removeEventListener("abort", abort);
+  }
+}
+
+/** target returns where to dial, and with which options. Without options the edge is asked for its port and its certificates. */
+async function target(url: URL, options: WebTransportOptions | undefined): Promise<[URL, WebTransportOptions | undefined]> {
+  const to = withScheme(url, "https:");
+  if (options) return [to, options];
+  const info = await webTransportInfo(url);
+  if (info === null) throw new Error(`open ${to}: the edge has no WebTransport`);
+  if (info === undefined) {
+    if (isPlain(url)) throw new Error(`open ${to}: the edge does not tell its certificate`);
+    return [to, undefined];
+  }
+  to.port = String(info.port);
+  to.pathname = info.path;
+  const serverCertificateHashes = info.hashes?.map((value) => ({ algorithm: "sha-256", value: value as Uint8Array<ArrayBuffer> }));
+  return [to, serverCertificateHashes && { serverCertificateHashes }];
 }
 
 /** Newer browsers have createWritable, older ones writable. */
@@ -26,35 +58,56 @@ type Outgoing = { writable?: WritableStream<Uint8Array>; createWritable?: () => 
 
 class WebTransportTransport implements Transport {
   readonly maxDatagramSize: number;
+  session: Session | undefined;
   onDatagram: (datagram: Uint8Array) => void = () => {};
-  onClose: (reason: string) => void = () => {};
+  onClose: (info: CloseInfo) => void = () => {};
   readonly #datagrams: WritableStreamDefaultWriter<Uint8Array>;
   readonly #stream: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #readable: ReadableStream<Uint8Array>;
   #waiting = 0; // bytes
 
-  constructor(private readonly connection: WebTransport, stream: WebTransportBidirectionalStream) {
+  constructor(private readonly connection: WebTransport, stream: WebTransportBidirectionalStream, resume: string | undefined) {
     const outgoing = connection.datagrams as unknown as Outgoing;
     this.maxDatagramSize = connection.datagrams.maxDatagramSize;
     this.#datagrams = (outgoing.createWritable?.() ?? outgoing.writable!).getWriter();
     this.#stream = stream.writable.getWriter();
-    this.#write(this.#stream, new Uint8Array(2)); // an empty frame: the edge hears of a stream when something is on it
-    const closed = (reason: unknown) => this.onClose(String(reason));
-    connection.closed.then(({ reason }) => closed(reason || "closed"), closed);
-    void pump(connection.datagrams.readable, (datagram) => this.onDatagram(datagram));
-    const frames = new Frames((datagram) => this.onDatagram(datagram));
-    void pump(stream.readable, (chunk) => frames.push(chunk));
+    this.#readable = stream.readable;
+    this.#frame(new TextEncoder().encode(resume ?? "")); // the edge hears of a stream when something is on it
+  }
+
+  /** greeted reads the greeting, and from then on whatever comes. */
+  greeted(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.onClose = (info) => reject(new DialError(info.reason || `closed with code ${info.code}`, info));
+      this.connection.closed.then(
+        ({ closeCode, reason }) => this.onClose({ code: closeCode ?? lost, reason: reason ?? "" }),
+        (error: unknown) => this.onClose({ code: lost, reason: String(error) }),
+      );
+      const frames = new Frames((frame) => {
+        const text = frame[0] === brace ? new TextDecoder().decode(frame) : "";
+        const info = parseClosing(text);
+        if (info) return this.#end(info);
+        if (this.session) return this.onDatagram(frame);
+        this.session = parseGreeting(text);
+        if (!this.session) return reject(new Error("the server does not greet as an edge does"));
+        resolve();
+        void pump(this.connection.datagrams.readable, (datagram) => this.onDatagram(datagram));
+      });
+      void pump(this.#readable, (chunk) => frames.push(chunk));
+    });
   }
 
   send(datagram: Uint8Array): void {
-    if (datagram.length <= this.connection.datagrams.maxDatagramSize) {
-      this.#write(this.#datagrams, datagram);
-    } else if (datagram.length <= frameMax) {
-      const frame = new Uint8Array(2 + datagram.length);
-      frame[0] = datagram.length;
-      frame[1] = datagram.length >> 8;
-      frame.set(datagram, 2);
-      this.#write(this.#stream, frame);
-    }
+    if (datagram.length <= this.connection.datagrams.maxDatagramSize) this.#write(this.#datagrams, datagram);
+    else if (datagram.length <= frameMax) this.#frame(datagram);
+  }
+
+  #frame(p: Uint8Array): void {
+    const frame = new Uint8Array(2 + p.length);
+    frame[0] = p.length;
+    frame[1] = p.length >> 8;
+    frame.set(p, 2);
+    this.#write(this.#stream, frame);
   }
 
   #write(writer: WritableStreamDefaultWriter<Uint8Array>, p: Uint8Array): void {
@@ -66,9 +119,17 @@ class WebTransportTransport implements Transport {
     writer.write(p).then(written, written); // a failure ends the session, which closed tells
   }
 
+  /** end ends the transport as the edge asks. */
+  #end(info: CloseInfo): void {
+    const { onClose } = this;
+    this.close();
+    onClose(info);
+  }
+
   close(): void {
     this.onClose = () => {};
-    this.connection.close();
+    const close = () => this.connection.close({ closeCode: 1000, reason: "" });
+    this.#datagrams.close().then(close, close); // what was sent before goes out first
   }
 }
 

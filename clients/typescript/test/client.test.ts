@@ -1,9 +1,9 @@
 /** The shell, in virtual time: dialling, logging in, connecting again, continuing a session. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { backoff, Client, loginMessage, type Clock, type Closing, type Options } from "../src/client.js";
+import { backoff, Client, loginMessage, pauseAfter, type Clock, type Closing, type Options } from "../src/client.js";
 import { dialsFor } from "../src/connect.js";
-import type { DialOptions, Session, Transport } from "../src/transport.js";
+import { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "../src/transport.js";
 import { connectionAck, connectionClose } from "../src/wire.js";
 import { hex } from "./bytes.js";
 import { Server } from "./server.js";
@@ -42,12 +42,15 @@ class TestClock implements Clock {
 class Edge {
   readonly clock = new TestClock();
   readonly dialled: (string | undefined)[] = []; // with which resume tokens
+  readonly dialledAt: number[] = [];
   readonly events: string[] = [];
+  readonly sent: string[] = [];
   readonly closings: Closing[] = [];
   server!: Server;
   transport!: Transport;
   answer: (dialled: number) => Session | undefined | Error = () => undefined;
   deaf = false;
+  mute = false; // nothing comes out of the transport that there is
 
   play(options: Options = {}): Client {
     const client = new Client(new URL("wss://edge.example"), [(_url, o) => this.#dial(o)], { clock: this.clock, ...options });
@@ -64,23 +67,40 @@ class Edge {
 
   async #dial(options: DialOptions): Promise<Transport> {
     this.dialled.push(options.resume);
+    this.dialledAt.push(this.clock.now());
     const session = this.answer(this.dialled.length);
     if (session instanceof Error) throw session;
     const transport: Transport = {
       maxDatagramSize: 1200,
       session,
-      send: (p) => void (this.deaf || this.transport !== transport || this.server.receive(p, this.clock.now())),
+      send: (p) => {
+        if (this.transport !== transport) return;
+        this.sent.push(hex(p));
+        if (!this.deaf) this.server.receive(p, this.clock.now());
+      },
       onDatagram: () => {},
       onClose: () => {},
       close: () => this.events.push("transport closed"),
     };
     this.transport = transport;
-    if (!session?.resumed) this.server = new Server((p) => this.transport.onDatagram(p));
+    this.mute = false;
+    if (!session?.resumed) this.server = new Server((p) => void (this.mute || this.transport.onDatagram(p)));
     return transport;
   }
 
   run(ms: number): Promise<void> {
     return this.clock.run(ms, (now) => this.server?.advance(now));
+  }
+
+  /** keepSessions lets the edge continue each session whose token comes. */
+  keepSessions(): void {
+    this.answer = (n) => ({ token: `session-${n}`, resumed: this.dialled[n - 1] !== undefined });
+  }
+
+  /** end ends the transport; nothing more comes out of it. */
+  end(code: number, reason = ""): void {
+    this.mute = true;
+    this.transport.onClose({ code, reason });
   }
 
   take(): string[] {
@@ -166,7 +186,7 @@ test("a session goes on over another transport", async () => {
   edge.answer = (n) => sessions[n] ?? { token: `session-${n}`, resumed: n === 5 };
   const client = edge.play();
   await edge.run(100);
-  edge.transport.onClose("the network changed");
+  edge.transport.onClose({ code: 1006, reason: "the network changed" });
   client.send("while it is away");
   edge.server.message(new TextEncoder().encode("from the edge"));
   await edge.run(2000);
@@ -174,13 +194,13 @@ test("a session goes on over another transport", async () => {
   assert.deepEqual(edge.take(), ["open", "message from the edge"], "the application notices nothing");
   assert.deepEqual(edge.server.messages, ["while it is away"]);
 
-  edge.transport.onClose("the edge ended");
+  edge.transport.onClose({ code: 1006, reason: "the edge ended" });
   const old = edge.transport;
   await edge.run(2000);
   assert.deepEqual(edge.dialled[3], "session-3");
   assert.deepEqual(edge.take(), ["close lost", "open"], "this edge does not know the session");
   old.onDatagram(connectionClose());
-  old.onClose("late");
+  old.onClose({ code: 1006, reason: "late" });
   assert.equal(client.open, true, "what an old transport says late does not count");
   edge.transport.onDatagram(connectionClose());
   await edge.run(25_000);
@@ -214,9 +234,266 @@ test("which transports a URL is tried with", () => {
   assert.deepEqual(names("wss://edge"), ["ws"], "there is no WebTransport in Node");
   (globalThis as { WebTransport?: unknown }).WebTransport = class {};
   assert.deepEqual(names("wss://edge"), ["wt", "ws"]);
-  assert.deepEqual(names("ws://localhost"), ["ws"], "WebTransport is always encrypted");
+  assert.deepEqual(names("http://localhost"), ["wt", "ws"], "the edge may tell the certificate of its WebTransport");
   assert.deepEqual(names("udp://localhost"), ["udp"]);
   assert.deepEqual(names("wss://edge", "websocket"), ["ws"]);
   assert.throws(() => dialsFor(new URL("udp://edge"), "auto", { websocket: websocket! }), /no transport udp/);
   delete (globalThis as { WebTransport?: unknown }).WebTransport;
+});
+
+test("the pauses after a transport ended", () => {
+  const lost = { code: 1006, reason: "" };
+  assert.deepEqual([0, 1, 2, 3].map((n) => pauseAfter(n, lost, 1)), [50, 250, 500, 1000], "the first is short");
+  assert.equal(pauseAfter(0, lost, 0), 0);
+  const leaving = { code: 1012, reason: "leaving; retry-after=0" };
+  assert.deepEqual([0, 1, 2].map((n) => pauseAfter(n, leaving, 1)), [0, 250, 500], "edges that all leave are not asked in a loop");
+  const full = { code: 1013, reason: "full; retry-after=1000" };
+  assert.deepEqual([pauseAfter(0, full, 0), pauseAfter(0, full, 1), pauseAfter(7, full, 1)], [1000, 1500, 15_000]);
+});
+
+test("what a client does after a transport ended, by the code", async () => {
+  const same: string[] = []; // the application notices nothing
+  const anew = (reason: string) => ["unlink ball", `close ${reason}`, "open"];
+  const cases: [code: number, reason: string, events: string[], token: string | undefined, pause: [least: number, most: number]][] = [
+    [1006, "", same, "session-1", [0, 60]],
+    [1005, "", same, "session-1", [0, 60]],
+    [0, "", same, "session-1", [0, 60]],
+    [1008, "slow", same, "session-1", [0, 60]],
+    [1003, "text", same, "session-1", [0, 60]],
+    [1009, "too long", same, "session-1", [0, 60]],
+    [1012, "leaving; retry-after=0", same, "session-1", [0, 10]],
+    [1012, "leaving; retry-after=700", same, "session-1", [700, 1060]],
+    [1013, "full; retry-after=1000", same, "session-1", [1000, 1510]],
+    [1013, "draining", same, "session-1", [0, 60]],
+    [4000, "unknown", anew("lost"), undefined, [0, 60]],
+    [1000, "over", anew("peer"), undefined, [125, 260]],
+  ];
+  for (const [code, reason, events, token, [least, most]] of cases) {
+    const why = `${code} ${reason}`;
+    const edge = new Edge();
+    edge.keepSessions();
+    const client = edge.play();
+    await edge.run(50);
+    edge.server.offer(0x8000, "ball", true, ["uint8", 1]);
+    await edge.run(500);
+    edge.take();
+    const at = edge.clock.now();
+    edge.end(code, reason);
+    if (events === same) {
+      client.send("while it is away");
+      assert.equal(client.sendUnreliable("x"), false, `${why}: what nothing carries is dropped`);
+    }
+    await edge.run(3000);
+    assert.deepEqual(edge.take(), events, why);
+    assert.deepEqual(edge.dialled, [undefined, token], why);
+    const pause = edge.dialledAt[1]! - at;
+    assert.ok(pause >= least && pause <= most, `${why}: a pause of ${pause} ms, want ${least} to ${most}`);
+    assert.deepEqual(edge.server.messages, events === same ? ["while it is away"] : [], why);
+    assert.equal(client.open, true, why);
+    client.close();
+  }
+});
+
+test("a client whose session another one continues ends", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  edge.play();
+  await edge.run(100);
+  edge.end(4001, "replaced");
+  await edge.run(20_000);
+  assert.deepEqual([edge.take(), edge.dialled.length], [["open", "close replaced"], 1]);
+  assert.deepEqual([edge.closings[0]!.retryIn, edge.closings[0]!.detail], [undefined, "replaced"]);
+});
+
+test("an edge that hears late of an attempt that this client gave up does not end the client", async () => {
+  const edge = new Edge();
+  edge.answer = (n) => (n === 2 ? new Error("no answer in time") : { token: "session", resumed: n > 1 });
+  const client = edge.play();
+  await edge.run(100);
+  edge.end(1006);
+  await edge.run(1000);
+  edge.end(4001, "replaced");
+  await edge.run(1000);
+  assert.deepEqual([edge.take(), client.open], [["open"], true]);
+  assert.deepEqual(edge.dialled, [undefined, "session", "session", "session"]);
+  await edge.run(20_000);
+  edge.end(4001, "replaced");
+  assert.deepEqual(edge.take(), ["close replaced"], "later it is another client");
+});
+
+test("an edge that loses each transport at once is dialled with growing pauses", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  const client = edge.play();
+  await edge.run(100);
+  edge.end(1006);
+  for (let i = 0; i < 2000; i++) {
+    const n = edge.dialled.length;
+    await edge.run(5);
+    if (edge.dialled.length > n) edge.end(1006);
+  }
+  assert.ok(edge.dialled.length >= 4 && edge.dialled.length <= 10, `${edge.dialled.length} attempts in 10 s`);
+  await edge.run(16_000);
+  assert.equal(client.open, true);
+  edge.end(1006);
+  const n = edge.dialled.length;
+  await edge.run(60);
+  assert.equal(edge.dialled.length, n + 1, "after a good transport the pauses begin anew");
+  client.close();
+});
+
+test("without any transport a connection ends when the edge has been silent for too long", async () => {
+  const edge = new Edge();
+  let back = false;
+  edge.answer = (n) => (n === 1 || back ? { token: `session-${n}`, resumed: edge.dialled[n - 1] !== undefined } : new Error("no way"));
+  const client = edge.play();
+  await edge.run(100);
+  edge.end(1006, "the network is gone");
+  client.send("never heard");
+  await edge.run(9000);
+  assert.deepEqual(edge.take(), ["open"]);
+  await edge.run(2000);
+  const [first, ...others] = edge.take();
+  assert.equal(first, "close timeout", "as over UDP");
+  assert.ok(others.every((event) => event === "close lost"), `${others}`);
+  back = true;
+  await edge.run(16_000);
+  assert.equal(edge.dialled.at(-1), undefined, "the session is over");
+  assert.equal(edge.take().at(-1), "open");
+  client.close();
+});
+
+test("over its new transport the client says something at once", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  const client = edge.play();
+  await edge.run(100);
+  client.send("one");
+  await edge.run(1000);
+  edge.end(1006);
+  edge.sent.length = 0;
+  await edge.clock.run(100);
+  assert.deepEqual(edge.sent, ["0a010000"], "a probe, where everything was acknowledged");
+
+  edge.deaf = true;
+  client.send("two");
+  client.send("three");
+  await edge.clock.run(1000);
+  edge.end(1006);
+  edge.sent.length = 0;
+  edge.deaf = false;
+  await edge.clock.run(300);
+  assert.deepEqual(edge.sent.slice(0, 2), ["04020074776f", "0403007468726565"], "or what was not, without a pause");
+  await edge.run(1000);
+  assert.deepEqual(edge.server.messages, ["one", "two", "three"]);
+  client.close();
+});
+
+test("values that were set while there was no transport arrive", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  const client = edge.play();
+  await edge.run(50);
+  const lamp = edge.server.offer(0x8000, "lamp", false, ["uint8", 0], ["uint8", 0]);
+  await edge.run(500);
+  client.states.get("lamp")!.set(0, 7);
+  await edge.run(3000);
+  edge.server.set(lamp, 0, 9); // by another client
+  const way = edge.answer;
+  edge.answer = () => new Error("no way");
+  edge.end(1006);
+  client.states.get("lamp")!.set(1, 8);
+  await edge.run(5000); // longer than values are repeated
+  edge.answer = way;
+  await edge.run(5000);
+  assert.deepEqual(lamp.values.map(hex), ["09", "08"], "and those that had arrived before are not repeated");
+  assert.equal(client.states.get("lamp")!.get(0), 9);
+  assert.deepEqual(edge.take(), ["open", "link lamp"]);
+  client.close();
+});
+
+test("a transport through which no answer comes is replaced", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  const client = edge.play();
+  await edge.run(100);
+  client.send("one");
+  await edge.run(1000);
+  edge.deaf = edge.mute = true;
+  client.send("two");
+  await edge.run(3900);
+  assert.equal(edge.dialled.length, 1);
+  edge.deaf = false;
+  await edge.run(700);
+  assert.deepEqual([edge.dialled, edge.take()], [[undefined, "session-1"], ["open", "transport closed"]]);
+  assert.deepEqual(edge.server.messages, ["one", "two"]);
+  client.close();
+
+  const slow = new Edge(); // whose login service takes its time
+  slow.keepSessions();
+  const patient = slow.play({ token: "ada" });
+  slow.deaf = true;
+  await slow.run(10);
+  slow.transport.onDatagram(connectionAck(0));
+  await slow.run(6000);
+  assert.equal(slow.dialled.length, 1);
+  patient.close();
+});
+
+test("an edge may end a transport before the client has its token", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  let give = (_token: string) => {};
+  const client = edge.play({ token: () => new Promise<string>((resolve) => (give = resolve)) });
+  await edge.run(50);
+  edge.end(1013, "full; retry-after=1000");
+  give("ada");
+  await edge.run(10);
+  assert.deepEqual(edge.take(), ["close rejected"]);
+  assert.ok(edge.closings[0]!.retryIn! >= 1000 && edge.closings[0]!.detail === "full; retry-after=1000");
+  client.close();
+});
+
+test("without reconnect a session goes on over another transport, and no other one begins", async () => {
+  const edge = new Edge();
+  edge.keepSessions();
+  edge.play({ reconnect: false });
+  await edge.run(100);
+  edge.end(1006);
+  await edge.run(100);
+  assert.deepEqual(edge.take(), ["open"]);
+  edge.answer = () => ({ token: "another", resumed: false });
+  edge.end(1006, "the last");
+  await edge.run(20_000);
+  assert.deepEqual([edge.take(), edge.dialled.length], [["close lost", "transport closed"], 3]);
+  assert.deepEqual([edge.closings[0]!.retryIn, edge.closings[0]!.detail], [undefined, "the last"]);
+});
+
+test("the second transport is dialled when the first does not get through in 2 s, and first the next time", async () => {
+  const clock = new TestClock();
+  const dialled: string[] = [];
+  let answer: unknown = new DialError("full", { code: 1013, reason: "full; retry-after=1000" });
+  const dial = (name: string): Dial => (_url, { signal }) => {
+    dialled.push(`${name} ${clock.now()}`);
+    return new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(new Error("no answer in time")));
+      if (name === "second") reject(answer);
+    });
+  };
+  const closings: Closing[] = [];
+  const client = new Client(new URL("wss://edge"), [dial("first"), dial("second")], { clock, reconnect: false });
+  client.on("close", (closing) => closings.push(closing));
+  await clock.run(3000);
+  assert.deepEqual(dialled, ["first 5", "second 2005"]);
+  assert.equal(closings[0]!.reason, "rejected");
+
+  dialled.length = 0;
+  const other = new Client(new URL("wss://edge"), [dial("second"), dial("first")], { clock, reconnect: false });
+  await clock.run(5000);
+  assert.deepEqual(dialled, ["second 3005"], "what an edge says holds for all transports");
+  answer = new DialError("lost", { code: 1006, reason: "" } satisfies CloseInfo);
+  const third = new Client(new URL("wss://edge"), [dial("second"), dial("first")], { clock, reconnect: false });
+  await clock.run(5000);
+  assert.deepEqual(dialled.slice(1), ["second 8005", "first 8005"], "a transport that is lost says nothing");
+  for (const c of [client, other, third]) c.close();
 });

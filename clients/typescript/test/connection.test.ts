@@ -198,6 +198,23 @@ test("an edge that acknowledges nothing for 10 s is gone, unless the owner stood
   assert.equal(asleep.connection.phase, "closed");
 });
 
+test("over another transport everything in flight is due at once, and says nothing about the path", () => {
+  const t = new Transcript().connect();
+  t.connection.send(text("a"));
+  t.at(10).want("sent", "> 04000061");
+  t.at(60, "06 0000 00");
+  const { roundTrip } = t.connection;
+  t.connection.send(text("b"));
+  t.connection.send(text("c"));
+  t.at(100).want("sent", "> 04010062", "> 04020063");
+  t.connection.resume(110);
+  t.at(110).want("both again, the oldest twice", "> 04010062", "> 04010062", "> 04020063");
+  t.at(112, "06 0100 00", "06 0200 00");
+  assert.equal(t.connection.roundTrip, roundTrip, "these are no acknowledgements of first copies");
+  t.connection.resume(200);
+  t.at(200).want("a probe, where nothing is in flight", "> 0a030000");
+});
+
 test("a silent edge is asked after 5 s, and one that acknowledges nothing after 15 s", () => {
   const t = new Transcript().connect();
   t.at(5000).want("a probe", "> 0a000000");

@@ -1,74 +1,24 @@
 /** The client against a real edge: `relay dev` in a process of its own, over UDP on loopback. */
 import assert from "node:assert/strict";
-import { execFile, execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { createSocket } from "node:dgram";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { connect as connectTCP, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { connect, connectWith, type Client, type Closing, type Dial, type Events, type Options, type State, type Transport } from "../src/node.js";
+import { connect, connectWith, type Client, type Closing, type Dial, type Options, type Transport } from "../src/node.js";
 import { dialUDP } from "../src/udp.js";
 import { random } from "./bytes.js";
+import { build, Deployment, linked, patience, root, until, withoutGo } from "./deployment.js";
 
-const root = fileURLToPath(new URL("../../../../", import.meta.url));
-const patience = 120_000; // no result depends on the speed of the machine
-
-const skip = spawnSync("go", ["version"]).status === 0 ? false : "go is missing, which builds the relay";
-const options = { skip, timeout: patience };
-
-/** A Deployment is a process with NATS, a relay and an edge. */
-class Deployment {
-  private constructor(readonly nats: string, readonly url: string, private readonly process: ChildProcess) {}
-
-  static async start(...flags: string[]): Promise<Deployment> {
-    const nats = `127.0.0.1:${await freePort("tcp")}`;
-    const url = `udp://127.0.0.1:${await freePort("udp")}`;
-    const args = ["dev", "--nats-listen", nats, "--listen", url, "--http", "", "--workers", "1", ...flags];
-    return new Deployment(nats, url, spawn("bin/relay", args, { cwd: root, stdio: "ignore" }));
-  }
-
-  async stop(): Promise<void> {
-    if (this.process.exitCode !== null) return;
-    this.process.kill("SIGTERM");
-    await once(this.process, "exit");
-  }
-
-  /** dnpctl runs the tool for people, and returns what it prints. */
-  async dnpctl(...args: string[]): Promise<string> {
-    const env = { ...process.env, DNP_NATS_URL: `nats://${this.nats}` };
-    return (await promisify(execFile)("bin/dnpctl", args, { cwd: root, env })).stdout;
-  }
-
-  /** subscribe returns a connection to NATS that hears a subject. */
-  async subscribe(subject: string): Promise<{ socket: Socket; heard: () => string }> {
-    const [host, port] = this.nats.split(":");
-    const socket = connectTCP(Number(port), host);
-    let text = "";
-    socket.on("data", (data) => (text += data.toString("latin1")));
-    socket.write(`CONNECT {"verbose":false,"headers":true}\r\nSUB ${subject} 1\r\nPING\r\n`);
-    while (!text.includes("PONG")) await once(socket, "data");
-    return { socket, heard: () => text };
-  }
-}
-
-async function freePort(kind: "tcp" | "udp"): Promise<number> {
-  const server = kind === "tcp" ? createServer().listen(0, "127.0.0.1") : createSocket("udp4").bind(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  return port;
-}
+const options = { skip: withoutGo, timeout: patience };
 
 let dev: Deployment;
 const clients: Client[] = [];
 
 before(async () => {
-  if (skip) return;
-  execFileSync("go", ["build", "-trimpath", "-o", "bin/", "./cmd/relay", "./cmd/dnpctl"], { cwd: root, stdio: "inherit" });
+  if (withoutGo) return;
+  build();
   dev = await Deployment.start();
 }, { timeout: 10 * patience });
 
@@ -82,20 +32,6 @@ function play(url: string, options: Options = {}): Client {
   clients.push(client);
   return client;
 }
-
-/** until resolves with the first argument of an event for which `want` is true. */
-function until<N extends keyof Events>(client: Client, name: N, want: (...args: Parameters<Events[N]>) => boolean): Promise<Parameters<Events[N]>[0]> {
-  return new Promise((resolve) => {
-    const off = client.on(name, ((...args: Parameters<Events[N]>) => {
-      if (!want(...args)) return;
-      off();
-      resolve(args[0]);
-    }) as Events[N]);
-  });
-}
-
-const linked = async (client: Client, key: string): Promise<State> =>
-  client.states.get(key) ?? ((await until(client, "link", (state) => state.key === key)) as State);
 
 test("the demo moves, and a write comes to another client", options, async () => {
   const [a, b] = [play(dev.url), play(dev.url)];

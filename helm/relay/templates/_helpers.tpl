@@ -120,7 +120,17 @@ ports override the others; an address without a port has the default. */}}
 {{- if and .Values.tests.enabled (ne .Values.edge.service.type "None") (or (eq .Values.edge.auth.mode "open") .Values.tests.tokenSecret) }}yes{{ end }}
 {{- end }}
 
-{{/* Whether players come from outside the cluster. */}}
+{{/* The values by which players come from outside the cluster; empty if they do not. */}}
 {{- define "dnprelay.public" -}}
-{{- if or .Values.edge.hostNetwork .Values.edge.service.externalIPs (has .Values.edge.service.type (list "LoadBalancer" "NodePort")) }}yes{{ end }}
+{{- $by := list }}
+{{- range $name, $service := include "dnprelay.edgeServices" . | fromJson }}
+{{- if has $service.type (list "LoadBalancer" "NodePort") }}{{ $by = append $by (printf "%s.type=%s" $name $service.type) }}
+{{- else if $service.externalIPs }}{{ $by = append $by (printf "%s.externalIPs" $name) }}{{ end }}
+{{- end }}
+{{- with .Values.edge }}
+{{- if .hostNetwork }}{{ $by = append $by "edge.hostNetwork=true" }}{{ end }}
+{{- if .websocket.ingress.enabled }}{{ $by = append $by "edge.websocket.ingress.enabled=true" }}{{ end }}
+{{- if .websocket.httpRoute.enabled }}{{ $by = append $by "edge.websocket.httpRoute.enabled=true" }}{{ end }}
+{{- end }}
+{{- join " and " $by }}
 {{- end }}

@@ -58,8 +58,9 @@ type Config struct {
 	Subjects subject.Names
 	Node     string
 
-	NewID   func() string                    // makes names that are unique for ever
-	Address func(from netip.AddrPort) string // how log lines show an address
+	NewID   func() string                            // makes names that are unique for ever
+	Home    func(from netip.AddrPort) netip.AddrPort // where a client really comes from
+	Address func(home netip.AddrPort) string         // how log lines show an address
 	Log     *slog.Logger
 }
 
@@ -168,7 +169,7 @@ func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (
 		claims, reason = j.keys.keys.Load().Verify(now, token)
 	}
 	if reason == auth.None {
-		reason = j.use(now, &claims, from.Addr())
+		reason = j.use(now, &claims, j.cfg.Home(from).Addr())
 	}
 	j.judged(now, from, reason)
 	if reason != auth.None {
@@ -200,7 +201,7 @@ func (j *Judge) judged(now time.Time, from netip.AddrPort, reason auth.Reason) {
 		l.leftOut++
 		return
 	}
-	j.cfg.Log.Info("not accepting a login", "reason", reason.String(), "address", j.cfg.Address(from), "left_out", l.leftOut)
+	j.cfg.Log.Info("not accepting a login", "reason", reason.String(), "address", j.cfg.Address(j.cfg.Home(from)), "left_out", l.leftOut)
 	*l = line{next: now.Add(linePause)}
 }
 
@@ -245,7 +246,7 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 	if j.refusals == nil {
 		j.refusals = make([]refusal, refusalsMax)
 	}
-	login := j.hash(from.Addr(), message)
+	login := j.hash(j.cfg.Home(from).Addr(), message)
 	if r := j.refusals[login%refusalsMax]; r.login == login && now.Before(r.until) {
 		j.judged(now, from, auth.Refused)
 		return dnp.LoginRefuse, nil
@@ -264,7 +265,7 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 
 func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
 	j.Callouts++
-	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: from.String(), Message: message, Edge: j.cfg.Node})
+	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: j.cfg.Home(from).String(), Message: message, Edge: j.cfg.Node})
 	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
 }
 

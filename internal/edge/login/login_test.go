@@ -15,7 +15,7 @@ import (
 func TestLines(t *testing.T) {
 	var text strings.Builder
 	a := &Authority{cfg: Config{
-		Auth: AuthToken, Address: func(a netip.AddrPort) string { return a.Addr().String() }, Log: slog.New(slog.NewTextHandler(&text, nil)),
+		Auth: AuthToken, Home: func(a netip.AddrPort) netip.AddrPort { return a }, Address: func(a netip.AddrPort) string { return a.Addr().String() }, Log: slog.New(slog.NewTextHandler(&text, nil)),
 	}}
 	a.keys.keys.Store(&auth.Keys{})
 	judges := []*Judge{a.Judge(nil), a.Judge(nil)}

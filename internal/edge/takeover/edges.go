@@ -54,6 +54,9 @@ func (v *View) With(r cluster.Roster) (next *View, left []string) {
 	return next, left
 }
 
+// Edges returns the number of other edges.
+func (v *View) Edges() int { return len(v.edges) }
+
 func (v *View) inRoster(node string) bool {
 	_, ok := v.roster.Member(node)
 	return ok

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -51,15 +52,25 @@ func (s *search) take(now time.Time) bool {
 
 // seek begins to search for the way to the client of a session.
 func (b *base) seek(now time.Time, s *Session) {
-	s.search.silent = false
-	v := b.host.View()
-	if b.cfg.Forward == nil || b.cfg.AnswerOnly || s.search.searching() || len(v.edges) == 0 && !v.alone {
+	v, able := b.host.View(), b.cfg.Forward != nil && !b.cfg.AnswerOnly
+	known := len(v.edges) > 0 || v.alone
+	s.search.silent = s.search.silent && able && !known // EdgesKnown goes on
+	if !able || !known || s.search.searching() {
 		return
 	}
 	b.counts.WaysSought++
 	b.detour(s, func() { s.search.begin(now) })
 	b.ask(s)
 	b.wake(s)
+}
+
+// EdgesKnown searches for the ways to clients that were silent while this edge knew of no other.
+func (b *base) EdgesKnown(now time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		if s := b.byName[name]; s.search.silent && s.stays() {
+			b.seek(now, s)
+		}
+	}
 }
 
 // EdgeLost searches for the ways to the clients that were reached by an edge that is gone or does not answer.
@@ -72,6 +83,25 @@ func (b *base) EdgeLost(now time.Time, node string) {
 			b.seek(now, s)
 		}
 	}
+}
+
+// DirectLost searches for the way to a client whose connection to this edge ended.
+func (b *base) DirectLost(now time.Time, client netip.AddrPort) {
+	if s := b.byAddr[client]; s != nil && s.path == (Path{}) && s.stays() {
+		b.seek(now, s)
+	}
+}
+
+// Directly reports whether the client of a session comes to this edge, as far as is known.
+func (b *base) Directly(client netip.AddrPort) bool {
+	s := b.byAddr[client]
+	return s == nil || s.path == (Path{})
+}
+
+// Nowhere reports whether no edge has a session of this client.
+func (b *base) Nowhere(now time.Time, client netip.AddrPort) bool {
+	kind, _, _ := b.locations.locate(now, b.client(client))
+	return kind == placeNowhere && b.byAddr[client] == nil
 }
 
 // watch looks after the way to the client of a session, and returns when to look again; zero for never.

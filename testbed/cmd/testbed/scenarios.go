@@ -68,6 +68,7 @@ func runTorture(ctx context.Context, args []string) error {
 	c.StringVar(&phases, "phases", "", "phases, joined by commas (default: all that -nats and the privileges allow)")
 	c.Float64Var(&cfg.Scale, "scale", 1, "factor on the number of faults")
 	c.IntVar(&cfg.Rounds, "rounds", 0, "faults of each phase (default: as -scale says)")
+	c.BoolVar(&cfg.Web, "websocket", false, "clients come by WebSocket, as browsers do")
 	c.DurationVar(&cfg.Reroute, "reroute", 200*time.Millisecond, "from the death of an edge until its flows move")
 	c.DurationVar(&cfg.StopAfter, "stop-after", 0, "begin no fault later than this; 0 = no limit")
 	var about []string

@@ -10,6 +10,7 @@
 {{- if eq .Values.edge.auth.mode "token" }}
 - --token-keys=/etc/dnprelay/token/{{ .Values.edge.auth.tokenKeysKey }}
 {{- end }}
+{{- include "dnprelay.webArgs" . }}
 {{- include "dnprelay.flags" (omit .Values.edge.config "sessionReplicas") }}
 {{- if include "dnprelay.durable" . }}
 - --session-replicas={{ .Values.edge.config.sessionReplicas | default (include "dnprelay.streamReplicas" .) | int }}

@@ -1,0 +1,204 @@
+package compose
+
+import (
+	"context"
+	crand "crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+	"github.com/dnprelay/dnprelay/internal/edge/certificate"
+	"github.com/dnprelay/dnprelay/internal/edge/websocket"
+	"github.com/dnprelay/dnprelay/internal/edge/webtransport"
+	"golang.org/x/sync/errgroup"
+)
+
+// carriers returns what an edge needs for clients that do not speak UDP, nil if there is no listener for them. secret makes
+// their tokens, and is that of the session log if sessions outlive the edge.
+func carriers(c *config.Web, durable *edge.Durable) *edge.Carriers {
+	if c.WebSocket == "" && c.WebTransport == "" {
+		return nil
+	}
+	secret := []byte(crand.Text())
+	if durable != nil {
+		secret = durable.Secret
+	}
+	return &edge.Carriers{Secret: secret, ConnsMax: c.WebSocketConnections}
+}
+
+// webListeners are the listeners for clients that do not speak UDP.
+type webListeners struct {
+	flags        *config.Web
+	edge         *edge.Edge
+	key          []byte               // a secret of this edge that survives its restart, nil if there is none
+	files        *certificate.Files   // nil without --tls-cert
+	own          *tls.Certificate     // of a development edge
+	hashes       []string             // of own
+	websocket    *websocket.Server    // nil if there is none
+	webtransport *webtransport.Server // nil if there is none
+	page         fs.FS                // at / of websocket; nil for none
+	log          *slog.Logger
+}
+
+// openWeb opens the ports. A WebTransport listener without a certificate makes one.
+func openWeb(c *config.Web, e *edge.Edge, key []byte, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
+	w = &webListeners{flags: c, edge: e, key: key, page: page, log: log}
+	if e.Hub() == nil {
+		return w, nil
+	}
+	if err := w.openCertificate(); err != nil {
+		return nil, err
+	}
+	if err := w.openWebTransport(); err != nil {
+		return nil, err
+	}
+	if err := w.openWebSocket(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *webListeners) openCertificate() (err error) {
+	switch {
+	case w.flags.TLSCert != "":
+		w.files, err = certificate.Open(w.flags.TLSCert, w.flags.TLSKey, w.log)
+	case w.flags.WebTransport != "":
+		var cert tls.Certificate
+		var hash string
+		cert, hash, err = certificate.Own(time.Now())
+		w.own, w.hashes = &cert, []string{hash}
+	}
+	return err
+}
+
+// tls returns how to encrypt, nil for not at all.
+func (w *webListeners) tls(least uint16) *tls.Config {
+	switch {
+	case w.files != nil:
+		return &tls.Config{MinVersion: least, GetCertificate: w.files.Get}
+	case w.own != nil && least == tls.VersionTLS13:
+		return &tls.Config{MinVersion: least, Certificates: []tls.Certificate{*w.own}}
+	}
+	return nil
+}
+
+func (w *webListeners) openWebSocket() error {
+	if w.flags.WebSocket == "" {
+		return nil
+	}
+	socket, err := net.Listen("tcp", w.flags.WebSocket)
+	if err != nil {
+		return fmt.Errorf("--websocket: %w", err)
+	}
+	proxies, _ := w.flags.Proxies() // checked with the flags
+	w.websocket = websocket.New(websocket.Config{
+		Hub: w.edge.Hub(), Socket: socket, TLS: w.tls(tls.VersionTLS12), Origins: w.flags.WebSocketOrigins, Proxies: proxies,
+		Info: w.info, Page: w.page, Log: w.log,
+	})
+	w.log.Info("listening", "websocket", w.websocket.Addr(), "tls", w.files != nil)
+	return nil
+}
+
+// socketBuffer is the size in bytes of each of the two buffers of the socket of all WebTransport clients.
+const socketBuffer = 4 << 20
+
+func (w *webListeners) openWebTransport() error {
+	if w.flags.WebTransport == "" {
+		return nil
+	}
+	socket, err := w.listenUDP()
+	if err != nil {
+		return fmt.Errorf("--webtransport: %w", err)
+	}
+	w.webtransport, err = webtransport.New(webtransport.Config{
+		Hub: w.edge.Hub(), Socket: socket, TLS: w.tls(tls.VersionTLS13), Origins: w.flags.WebSocketOrigins, Key: w.key, Log: w.log,
+	})
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	w.log.Info("listening", "webtransport", w.webtransport.Addr(), "own_certificate", w.own != nil)
+	return nil
+}
+
+// listenUDP opens the socket of WebTransport. The kernel may grant smaller buffers than those requested; the edge has said so about
+// its other sockets.
+func (w *webListeners) listenUDP() (net.PacketConn, error) {
+	// quic-go would print on standard error what it thinks of the buffers, in a form that no log reader expects.
+	if err := os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true"); err != nil {
+		return nil, err
+	}
+	socket, err := net.ListenPacket("udp", w.flags.WebTransport)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := socket.(*net.UDPConn); ok {
+		err = errors.Join(u.SetReadBuffer(socketBuffer), u.SetWriteBuffer(socketBuffer))
+	}
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	return socket, nil
+}
+
+// info tells clients what there is.
+func (w *webListeners) info() carrier.Info {
+	i := carrier.Info{Protocols: []string{carrier.Protocol}, WebSocket: &carrier.WebSocketInfo{Path: carrier.Path}}
+	if w.webtransport != nil {
+		i.WebTransport = &carrier.WebTransportInfo{Port: port(w.webtransport.Addr()), Path: carrier.Path, CertificateHashes: w.hashes}
+	}
+	return i
+}
+
+func port(a net.Addr) uint16 {
+	p, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		panic("compose: an address of a socket: " + err.Error())
+	}
+	return p.Port()
+}
+
+// run serves until ctx ends.
+func (w *webListeners) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if w.websocket != nil {
+		group.Go(func() error { return w.websocket.Run(ctx) })
+	}
+	if w.webtransport != nil {
+		group.Go(func() error { return w.webtransport.Run(ctx) })
+	}
+	if w.files != nil {
+		group.Go(func() error {
+			w.files.Watch(ctx)
+			return nil
+		})
+	}
+	<-ctx.Done() // also without any listener
+	return group.Wait()
+}
+
+// tell prints where clients come.
+func (w *webListeners) tell(out io.Writer) {
+	if s := w.websocket; s != nil {
+		page, clients := "http", "ws"
+		if w.files != nil {
+			page, clients = "https", "wss"
+		}
+		if w.page != nil {
+			fmt.Fprintf(out, "  web page      %s://%s/\n", page, s.Addr())
+		}
+		fmt.Fprintf(out, "  web clients   %s://%s\n", clients, s.Addr())
+	}
+	if s := w.webtransport; s != nil {
+		fmt.Fprintf(out, "  and           https://%s%s (WebTransport)\n", s.Addr(), carrier.Path)
+	}
+}

@@ -1,0 +1,239 @@
+package carrier
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Bounds of one connection.
+const (
+	// DatagramMax is the largest datagram in bytes.
+	DatagramMax = 65_535
+
+	// outMax is how many bytes wait for the writer at most; what does not fit is dropped, as by a full socket.
+	// Beyond outFull the worker is told to wait until all are written.
+	outMax  = 64 << 10
+	outFull = 16 << 10
+
+	// inMax is how many bytes wait for the worker before the reader stops reading.
+	inMax = 64 << 10
+
+	// WriteTimeout is how long a client may take nothing.
+	WriteTimeout = 10 * time.Second
+)
+
+// ErrEnded is the error of a connection that has ended.
+var ErrEnded = errors.New("carrier: the connection has ended")
+
+// A Transport is one connection as its listener made it.
+type Transport interface {
+	// Write sends datagrams in order. It may block, for WriteTimeout at most, and is called by one goroutine.
+	Write(list [][]byte) error
+
+	// Close ends the connection and tells the client why. Write is not called after it, but may be
+	// under way. It ends whatever reads from the connection, and is called once.
+	Close(r Reason)
+}
+
+// A Conn is a connection of one client. Its listener calls Receive and then Lost; workers call the rest.
+type Conn struct {
+	hub       *Hub
+	kind      Kind
+	addr      netip.AddrPort
+	home      netip.Addr
+	transport Transport
+	receiver  Receiver
+	ready     chan struct{} // holds one when the writer has something to do
+	taken     chan struct{} // holds one when the worker took something
+	done      chan struct{} // closed when the writer is gone
+
+	// mu guards the rest. Workers fill the buffer that the writer empties, and neither may wait for the other.
+	mu      sync.Mutex
+	out     [][]byte // datagrams for the writer
+	outSize int
+	spare   [][]byte // empty buffers
+	in      int      // bytes that wait for the worker
+	full    bool     // the worker waits until all is written
+	writing bool
+	ended   bool
+	reason  Reason
+	sent    time.Time // when something was sent last, or the connection began
+}
+
+// spareMax is how many buffers a connection keeps, for the datagrams of one flush; spareSize is their size at most.
+const (
+	spareMax  = 2
+	spareSize = 2048
+)
+
+// Addr returns the address under which workers know the client.
+func (c *Conn) Addr() netip.AddrPort { return c.addr }
+
+// Home returns the address that the client comes from.
+func (c *Conn) Home() netip.Addr { return c.home }
+
+// Ended reports whether the connection has ended.
+func (c *Conn) Ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// Receive hands a datagram to the worker, which owns it then. It blocks while too much waits there, and
+// returns ErrEnded when the connection has ended.
+func (c *Conn) Receive(p []byte) error {
+	for {
+		c.mu.Lock()
+		room := c.in == 0 || c.in+len(p) <= inMax
+		if room {
+			c.in += len(p)
+		}
+		ended := c.ended
+		c.mu.Unlock()
+		switch {
+		case ended:
+			return ErrEnded
+		case room:
+			c.receiver.Arrived(c, p)
+			return nil
+		}
+		select {
+		case <-c.taken:
+		case <-c.done:
+		}
+	}
+}
+
+// Taken notes that the worker has handled, or lost, a datagram of this size.
+func (c *Conn) Taken(size int) {
+	c.mu.Lock()
+	c.in -= size
+	c.mu.Unlock()
+	signal(c.taken)
+}
+
+// Lost ends the connection because its listener cannot read from it any more, or because of a rule that the client
+// broke, and waits until the writer is gone.
+func (c *Conn) Lost(r Reason) {
+	c.End(r)
+	<-c.done
+}
+
+// End ends the connection after what waits was written. Any goroutine may call it; the first reason counts.
+func (c *Conn) End(r Reason) {
+	c.mu.Lock()
+	first := !c.ended
+	if first {
+		c.ended, c.reason = true, r
+	}
+	c.mu.Unlock()
+	if first {
+		c.hub.remove(c, r)
+		c.receiver.Ended(c, r)
+		signal(c.ready)
+		signal(c.taken) // the reader may wait
+	}
+}
+
+// send copies a datagram for the writer. It reports whether there was room, and whether the worker has to wait.
+func (c *Conn) send(p []byte) (ok, full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.outSize+len(p) > outMax {
+		return false, false
+	}
+	var b []byte
+	if n := len(c.spare); n > 0 && cap(c.spare[n-1]) >= len(p) {
+		b, c.spare = c.spare[n-1][:0], c.spare[:n-1]
+	}
+	c.out, c.outSize = append(c.out, append(b, p...)), c.outSize+len(p)
+	if c.outSize > outFull && c.writing && !c.full {
+		c.full, full = true, true
+	}
+	return true, full
+}
+
+// write is the goroutine that writes what workers send, until the connection ends.
+func (c *Conn) write() {
+	for ended := false; !ended; ended = c.Step() {
+		<-c.ready
+	}
+}
+
+// Step writes what waits, for a caller that writes instead of a goroutine. It reports true, once, after the last datagram
+// of a connection that has ended.
+func (c *Conn) Step() (over bool) {
+	list, ended := c.next(nil)
+	for len(list) > 0 {
+		if err := c.transport.Write(list); err != nil {
+			c.End(c.failed()) // it may have ended before
+			ended = true      // what else waits would fail, too, or take as long
+			break
+		}
+		list, ended = c.next(list)
+	}
+	if !ended {
+		return false
+	}
+	c.mu.Lock()
+	r := c.reason
+	c.mu.Unlock()
+	c.transport.Close(r)
+	c.hub.leave(c.home)
+	close(c.done)
+	return true
+}
+
+// next returns the datagrams to write after list was written. Without any, the worker may send again.
+func (c *Conn) next(list [][]byte) (next [][]byte, ended bool) {
+	c.mu.Lock()
+	for _, b := range list {
+		if len(c.spare) < spareMax && cap(b) <= spareSize {
+			c.spare = append(c.spare, b)
+		}
+	}
+	clear(list)
+	next, c.out, c.outSize = c.out, list[:0], 0
+	if cap(c.out) > 4*spareMax {
+		c.out = nil // a client that was offered much need not keep room for it
+	}
+	c.writing, ended = len(next) > 0, c.ended
+	if c.writing {
+		c.sent = c.hub.cfg.Now()
+	}
+	writable := c.full && !c.writing && !ended
+	if writable {
+		c.full = false
+	}
+	c.mu.Unlock()
+	if writable {
+		c.receiver.Writable(c)
+	}
+	return next, ended
+}
+
+// failed returns why a write failed: the client took nothing for too long, or is gone.
+func (c *Conn) failed() Reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hub.cfg.Now().Sub(c.sent) >= WriteTimeout {
+		return Slow
+	}
+	return Lost
+}
+
+// quiet returns for how long the edge has sent nothing.
+func (c *Conn) quiet(now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Sub(c.sent)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

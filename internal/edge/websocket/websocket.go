@@ -1,0 +1,344 @@
+// Package websocket serves clients that bring their datagrams by WebSocket (RFC 6455): browsers, and
+// all for whom UDP is closed. One binary message is one datagram. INTERFACES.md has the rules.
+package websocket
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+)
+
+// Limits of an HTTP request. A token fits into a hundredth of the headers.
+const (
+	headerBytesMax = 8 << 10
+	idleTimeout    = 30 * time.Second // of a connection between two requests
+	infoAge        = 60               // seconds that a browser may keep the answer about cross-origin requests
+)
+
+// sendBuffer is the size in bytes that is requested for the send buffer of each socket: what is in it cannot be replaced by newer
+// values.
+const sendBuffer = 32 << 10
+
+// Config is what a Server is made of.
+type Config struct {
+	Hub     *carrier.Hub
+	Socket  net.Listener
+	TLS     *tls.Config // nil for plain text, behind a proxy that ends TLS or on loopback
+	Origins carrier.Origins
+	Proxies carrier.Proxies
+
+	// Info returns what is told at carrier.InfoPath.
+	Info func() carrier.Info
+
+	// Page, if set, is served at /.
+	Page fs.FS
+
+	Log *slog.Logger
+}
+
+// A Server is a listener for WebSockets.
+type Server struct {
+	cfg      Config
+	http     *http.Server
+	listener *carrier.Listener
+	scratch  sync.Pool // of *[carrier.DatagramMax + 1]byte
+	serving  sync.WaitGroup
+}
+
+// New returns a Server for a socket, which it owns.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, listener: cfg.Hub.Listen(cfg.Socket)}
+	s.scratch.New = func() any { return new([carrier.DatagramMax + 1]byte) }
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+carrier.Path, s.connect)
+	mux.HandleFunc("GET "+carrier.InfoPath, s.info)
+	if cfg.Page != nil {
+		mux.Handle("GET /", http.FileServerFS(cfg.Page))
+	}
+	s.http = &http.Server{
+		Handler: mux, ConnState: s.listener.State, TLSConfig: cfg.TLS,
+		ReadHeaderTimeout: carrier.FirstTimeout, WriteTimeout: carrier.WriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // failed handshakes, which anybody can cause
+	}
+	return s
+}
+
+// Addr returns the address that is served.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx ends. Connections end when the Hub closes them; Run waits for them.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() }) // Serve returns
+	defer stop()
+	var err error
+	if s.cfg.TLS != nil {
+		err = s.http.ServeTLS(s.listener, "", "")
+	} else {
+		err = s.http.Serve(s.listener)
+	}
+	s.serving.Wait()
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("websocket: %w", err)
+}
+
+// info answers which carriers there are.
+func (s *Server) info(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Origin")
+	if origin := r.Header.Get("Origin"); origin != "" && s.cfg.Origins.Allow(r) {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Max-Age", strconv.Itoa(infoAge))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	info := s.cfg.Info()
+	_, _ = w.Write(info.JSON()) // the client is gone
+}
+
+// resumePrefix stands before the token of an earlier connection in the list of subprotocols: browsers let a page
+// set no other header.
+const resumePrefix = "dnp.resume."
+
+// presented returns the token that a client presents, or nothing.
+func presented(r *http.Request) string {
+	for _, name := range offered(r) {
+		if token, ok := strings.CutPrefix(name, resumePrefix); ok {
+			return token
+		}
+	}
+	return ""
+}
+
+// offered returns the subprotocols of a request.
+func offered(r *http.Request) []string {
+	list := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+// connect serves one client.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
+	s.serving.Add(1)
+	defer s.serving.Done()
+	switch {
+	case !s.cfg.Origins.Allow(r):
+		s.cfg.Hub.Refused(carrier.BadOrigin)
+		http.Error(w, "this page may not connect; see --websocket-origins", http.StatusForbidden)
+		return
+	case !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+		http.Error(w, "this is the address for WebSockets of DNP clients", http.StatusUpgradeRequired)
+		return
+	case !slices.Contains(offered(r), carrier.Protocol):
+		http.Error(w, "the client does not offer the subprotocol "+carrier.Protocol, http.StatusBadRequest)
+		return
+	}
+	seat, reason, ok := s.cfg.Hub.Reserve(carrier.WebSocket, s.cfg.Proxies.Home(r), presented(r))
+	if !ok {
+		refuse(w, reason)
+		return
+	}
+	h := &hijacker{ResponseWriter: w}
+	socket, err := websocket.Accept(h, r, &websocket.AcceptOptions{
+		Subprotocols: []string{carrier.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, // Origins has verified it
+	})
+	if err != nil { // which has been answered
+		seat.Release()
+		return
+	}
+	socket.SetReadLimit(-1) // read has a limit of its own
+	t := &transport{socket: socket, conn: h.conn}
+	if err := t.greet(seat.Greeting()); err != nil {
+		seat.Release()
+		_ = socket.CloseNow()
+		return
+	}
+	c := seat.Open(t)
+	c.Lost(s.read(c, t))
+}
+
+// refuse answers a client that has no place.
+func refuse(w http.ResponseWriter, r carrier.Reason) {
+	status := http.StatusServiceUnavailable
+	if r == carrier.TooMany {
+		status = http.StatusTooManyRequests
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter()))
+	http.Error(w, r.String(), status)
+}
+
+// read hands the messages of a client to the edge until the connection ends, and returns why.
+func (s *Server) read(c *carrier.Conn, t *transport) carrier.Reason {
+	if t.conn.SetReadDeadline(time.Now().Add(carrier.FirstTimeout)) != nil {
+		return carrier.Lost
+	}
+	for first := true; ; first = false {
+		kind, message, err := t.socket.Reader(context.Background())
+		switch {
+		case first && errors.Is(err, os.ErrDeadlineExceeded):
+			return carrier.Silent
+		case err != nil:
+			return carrier.Lost
+		case kind != websocket.MessageBinary:
+			return carrier.Malformed
+		}
+		p, reason := s.readMessage(message)
+		if reason != carrier.Lost || p == nil {
+			return reason
+		}
+		if first && t.conn.SetReadDeadline(time.Time{}) != nil {
+			return carrier.Lost
+		}
+		if c.Receive(p) != nil {
+			return carrier.Lost
+		}
+	}
+}
+
+// readMessage returns a message, or nil and why the connection ends.
+func (s *Server) readMessage(message io.Reader) ([]byte, carrier.Reason) {
+	scratch := s.scratch.Get().(*[carrier.DatagramMax + 1]byte)
+	defer s.scratch.Put(scratch)
+	for n := 0; n < len(scratch); {
+		m, err := message.Read(scratch[n:])
+		switch n += m; {
+		case errors.Is(err, io.EOF) && n == 0:
+			return nil, carrier.Malformed
+		case errors.Is(err, io.EOF) && n <= carrier.DatagramMax:
+			return slices.Clone(scratch[:n]), carrier.Lost
+		case err != nil && n <= carrier.DatagramMax:
+			return nil, carrier.Lost
+		}
+	}
+	return nil, carrier.TooLong
+}
+
+// A transport is one WebSocket.
+type transport struct {
+	socket *websocket.Conn
+	conn   *corked
+}
+
+func (t *transport) greet(greeting []byte) error {
+	return t.within(carrier.FirstTimeout, func() error {
+		return t.socket.Write(context.Background(), websocket.MessageText, greeting)
+	})
+}
+
+// Write implements carrier.Transport. All messages leave with one system call.
+func (t *transport) Write(list [][]byte) error {
+	return t.within(carrier.WriteTimeout, func() error {
+		t.conn.cork()
+		for _, p := range list {
+			if err := t.socket.Write(context.Background(), websocket.MessageBinary, p); err != nil {
+				return errors.Join(err, t.conn.uncork())
+			}
+		}
+		return t.conn.uncork()
+	})
+}
+
+// within calls write, which may take so long. The deadline must not remain: it would fail the library's own frames, such as
+// the answer to a ping or the end, which have deadlines of their own.
+func (t *transport) within(d time.Duration, write func() error) error {
+	if err := t.conn.SetWriteDeadline(time.Now().Add(d)); err != nil {
+		return err
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	return t.conn.SetWriteDeadline(time.Time{})
+}
+
+// Close implements carrier.Transport.
+func (t *transport) Close(r carrier.Reason) {
+	if r == carrier.Lost || r == carrier.Slow { // the client does not listen
+		_ = t.socket.CloseNow()
+		return
+	}
+	_ = t.socket.Close(websocket.StatusCode(r.Code()), r.Text()) // the client may be gone already
+}
+
+// A hijacker gives the connection of a request away, as one that can be corked.
+type hijacker struct {
+	http.ResponseWriter
+	conn *corked
+}
+
+// Hijack implements http.Hijacker.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	raw := conn
+	if t, ok := conn.(*tls.Conn); ok {
+		raw = t.NetConn()
+	}
+	if t, ok := raw.(*net.TCPConn); ok {
+		_ = t.SetWriteBuffer(sendBuffer) // a larger one only costs freshness
+	}
+	_ = conn.SetDeadline(time.Time{}) // those of the server; the first write notices a failure
+	h.conn = &corked{Conn: conn}
+	rw.Writer.Reset(h.conn)
+	return h.conn, rw, nil
+}
+
+// A corked is a connection that collects what is written while it is corked. Frames of the library's own, such as
+// answers to pings, may come from another goroutine.
+type corked struct {
+	net.Conn
+
+	mu  sync.Mutex // guards buf, which two goroutines may write to; held for a copy or a system call
+	on  bool
+	buf []byte
+}
+
+// corkedMax is how much room a connection keeps.
+const corkedMax = 4 << 10
+
+// Write implements net.Conn.
+func (c *corked) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.on {
+		c.buf = append(c.buf, p...)
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *corked) cork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on = true
+}
+
+func (c *corked) uncork() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.Conn.Write(c.buf)
+	c.on, c.buf = false, c.buf[:0]
+	if cap(c.buf) > corkedMax {
+		c.buf = nil
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package webtransport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/webtransport-go"
+)
+
+// closePause is the time between the last datagram and the end of a session. A session that ends takes with it what a browser has
+// not given to its page yet, and the datagram that says why the DNP connection ends comes last. Longer would only
+// delay the next connection.
+const closePause = 100 * time.Millisecond
+
+// frameBufferMax is how much room a connection keeps for frames.
+const frameBufferMax = 4 << 10
+
+// A transport is one session.
+type transport struct {
+	visit   *visit
+	session *webtransport.Session
+	stream  *webtransport.Stream
+	stuck   *time.Timer // hangs up when a write takes too long: a datagram has no deadline
+	frame   []byte
+	wrote   time.Time // the end of the last write
+	told    bool      // the client is told why the session ended
+}
+
+func newTransport(v *visit, session *webtransport.Session, stream *webtransport.Stream) *transport {
+	t := &transport{visit: v, session: session, stream: stream}
+	t.stuck = time.AfterFunc(carrier.WriteTimeout, func() {
+		v.slow.Store(true)
+		v.hangUp(carrier.Slow)
+	})
+	t.stuck.Stop()
+	return t
+}
+
+func (t *transport) greet(greeting []byte) error {
+	return t.writeFrame(greeting, time.Now().Add(carrier.FirstTimeout))
+}
+
+// Write implements carrier.Transport. It blocks while QUIC has enough to send.
+func (t *transport) Write(list [][]byte) error {
+	t.stuck.Reset(carrier.WriteTimeout)
+	defer t.stuck.Stop()
+	deadline := time.Now().Add(carrier.WriteTimeout)
+	for _, p := range list {
+		if err := t.write(p, deadline); err != nil {
+			return err
+		}
+	}
+	t.wrote = time.Now()
+	return nil
+}
+
+// write sends one datagram, on the stream if it does not fit. What fits changes as QUIC learns what the path takes,
+// and few datagrams of DNP come near it, so the only way to find out is to try.
+func (t *transport) write(p []byte, deadline time.Time) error {
+	err := t.session.SendDatagram(p)
+	if _, ok := errors.AsType[*quic.DatagramTooLargeError](err); ok {
+		return t.writeFrame(p, deadline)
+	}
+	return err
+}
+
+func (t *transport) writeFrame(p []byte, deadline time.Time) error {
+	if err := t.stream.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	t.frame = append(binary.LittleEndian.AppendUint16(t.frame[:0], uint16(len(p))), p...)
+	_, err := t.stream.Write(t.frame)
+	if cap(t.frame) > frameBufferMax {
+		t.frame = nil
+	}
+	return err
+}
+
+// Close implements carrier.Transport.
+func (t *transport) Close(r carrier.Reason) {
+	if r == carrier.Lost || r == carrier.Slow { // the client does not listen
+		t.visit.hangUp(r)
+		return
+	}
+	if pause := closePause - time.Since(t.wrote); pause > 0 {
+		ctx, cancel := context.WithTimeout(t.session.Context(), pause) // the client may end it before
+		defer cancel()
+		<-ctx.Done()
+	}
+	t.told = tell(t.session, r)
+}
