@@ -258,7 +258,7 @@ func TestWebRefused(t *testing.T) {
 		for _, x := range []struct {
 			status int
 			after  string
-		}{{403, ""}, {404, ""}, {503, "60"}, {429, "60"}} {
+		}{{307, ""}, {403, ""}, {404, ""}, {503, "60"}, {429, "60"}} {
 			e.set(func() { e.refuse = func() (int, string) { return x.status, x.after } })
 			_, err := e.dial(t, scheme, Config{})
 			if end, ok := errors.AsType[*EndError](err); !ok || end.Reason != Rejected || end.Made || !strings.Contains(err.Error(), fmt.Sprint(x.status)) {
@@ -331,7 +331,7 @@ func TestWebNoEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() }) // after the parallel subtests, so that no other test gets the port
 	wrong := strings.Repeat("00", 32)
 	short := Config{Timeout: 200 * time.Millisecond}
 	for name, x := range map[string]struct {
@@ -399,7 +399,9 @@ func TestWebSilence(t *testing.T) {
 	e := startWebEdge(t, edgetest.Config{})
 	middle := startMiddle(t, strings.TrimPrefix(e.urls["wt"], "wt://"))
 	e.urls["wt"] = "wt://" + middle.addr()
-	for _, scheme := range webSchemes {
+	watcher := connect(t, e.edge, Config{})
+	other := await(t, watcher, "tower")
+	for i, scheme := range webSchemes {
 		t.Run(scheme, func(t *testing.T) {
 			c, err := Dial(patient(t), e.urls[scheme], Config{CertificateHashes: []string{e.hash}})
 			if err != nil {
@@ -410,7 +412,7 @@ func TestWebSilence(t *testing.T) {
 			tower := await(t, c, "tower")
 			e.set(func() { e.deaf = true }) // WebSocket: it answers no ping any more
 			middle.hold(true)               // WebTransport
-			if err := tower.SetAt(0, 42); err != nil {
+			if err := tower.SetAt(0, 42+i); err != nil {
 				t.Fatal(err)
 			}
 			until(t, c, "the client notices", func() bool { return !c.carrier.status().up || c.CarrierStats().Connections > 1 })
@@ -421,6 +423,7 @@ func TestWebSilence(t *testing.T) {
 				t.Errorf("the client ended: %v", c.Err())
 			}
 			e.expect(t, "resume")
+			until(t, watcher, "what was set meanwhile comes", func() bool { return other.At(0).Int() == int64(42+i) })
 		})
 	}
 }
@@ -467,6 +470,42 @@ func TestWebBounds(t *testing.T) {
 	}
 	if w.stats.DroppedOut != 4 || len(w.leaving.data) > leavingBytesMax {
 		t.Errorf("%d bytes wait, %d datagrams were dropped", len(w.leaving.data), w.stats.DroppedOut)
+	}
+}
+
+// A writes is a connection that notes what is written.
+type writes struct {
+	net.Conn
+	list []string
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.list = append(w.list, string(p))
+	return len(p), nil
+}
+
+// TestCork: the messages of a batch are one write, unless they are too much for one.
+func TestCork(t *testing.T) {
+	w := &writes{}
+	c := &corkedConn{Conn: w}
+	write := func(texts ...string) {
+		for _, text := range texts {
+			if n, err := c.Write([]byte(text)); n != len(text) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+	}
+	write("a")
+	c.cork()
+	write("b", "c", "d")
+	if err := c.uncork(); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", heldMax)
+	c.cork()
+	write("e", long)
+	if err := c.uncork(); err != nil || !slices.Equal(w.list, []string{"a", "bcd", "e", long}) {
+		t.Errorf("%.10q was written, %v", w.list, err)
 	}
 }
 

@@ -65,8 +65,9 @@ type webConn interface {
 	// send writes datagrams. It blocks for as long as the edge takes nothing, or until abort.
 	send(b *batch) error
 
-	// check returns an error if the edge does not answer until ctx ends.
-	check(ctx context.Context) error
+	// check asks the edge for a sign of life, and returns an error if none comes until ctx ends. A
+	// connection that asks by itself reports answered = false, because it knows nothing.
+	check(ctx context.Context) (answered bool, err error)
 
 	// goodbye ends the connection when all that send wrote is on its way. abort cuts it short.
 	goodbye()
@@ -257,7 +258,8 @@ func (w *webCarrier) watch(ctx context.Context, conn webConn, received <-chan er
 func (w *webCarrier) check(ctx context.Context, conn webConn) error {
 	ctx, cancel := context.WithTimeout(ctx, w.times.answer)
 	defer cancel()
-	if err := conn.check(ctx); err != nil {
+	answered, err := conn.check(ctx)
+	if err != nil || !answered {
 		return err
 	}
 	w.mu.Lock()

@@ -147,6 +147,7 @@ func (e *webEdge) refused(w http.ResponseWriter, r *http.Request) bool {
 	}
 	e.events <- "refuse"
 	w.Header().Set("Retry-After", after)
+	w.Header().Set("Location", "/dnp") // of a redirect, which clients do not follow
 	w.WriteHeader(status)
 	return true
 }

@@ -134,7 +134,10 @@ func (c *wsConn) send(b *batch) error {
 }
 
 // check needs receive in another goroutine.
-func (c *wsConn) check(ctx context.Context) error { return c.conn.Ping(ctx) }
+func (c *wsConn) check(ctx context.Context) (answered bool, err error) {
+	err = c.conn.Ping(ctx)
+	return err == nil, err
+}
 
 func (c *wsConn) goodbye() { _ = c.conn.Close(closeOver, "over") } // its failure changes nothing
 

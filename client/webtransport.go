@@ -180,8 +180,8 @@ func (c *wtConn) sendFrame(p []byte) error {
 	return err
 }
 
-// check relies on QUIC, which asks by itself.
-func (c *wtConn) check(context.Context) error { return nil }
+// check relies on QUIC, which asks by itself, and ends the connection without an answer.
+func (c *wtConn) check(context.Context) (answered bool, err error) { return false, nil }
 
 func (c *wtConn) goodbye() {
 	timer := time.NewTimer(departure)
