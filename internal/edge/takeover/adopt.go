@@ -266,7 +266,7 @@ func (b *base) Give(name string, path Path, asker string) {
 		return
 	}
 	if !path.Unknown {
-		s.named = true
+		s.named, s.left = true, path.Edge
 		b.setPath(s, path)
 	}
 }
