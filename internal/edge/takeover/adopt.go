@@ -251,6 +251,9 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	return s
 }
 
+// lateTime is how long datagrams of a carried client may still come by the edge that handed its session over.
+const lateTime = time.Second
+
 // Give has this worker take over a session that another edge or another worker gave to it.
 // path is the return path to its client. asker is the subject of the edge that waits to hear
 // that the session has a new owner; it may be empty.
@@ -266,7 +269,7 @@ func (b *base) Give(name string, path Path, asker string) {
 		return
 	}
 	if !path.Unknown {
-		s.named, s.left = true, path.Edge
+		s.named, s.left, s.leftUntil = true, path.Edge, b.turned.Add(lateTime)
 		b.setPath(s, path)
 	}
 }

@@ -252,7 +252,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
 		b.wake(s)
-	case s.path.Edge != edge && b.cfg.Vouched != nil && b.cfg.Vouched(client) && (edge == "" || edge != s.left):
+	case s.path.Edge != edge && b.cfg.Vouched != nil && b.cfg.Vouched(client) && (edge != s.left || !now.Before(s.leftUntil)):
 		b.setPath(s, Path{Edge: edge})
 		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
 		b.wake(s)
