@@ -227,15 +227,18 @@ func TestWebRetryAfter(t *testing.T) {
 
 func TestWebEnds(t *testing.T) {
 	onWeb(t, webSchemes, edgetest.Config{}, func(t *testing.T, e *webEdge, scheme string) {
-		for _, x := range []struct {
-			code int
-			text string
-			want Reason
-		}{{1000, "over", Peer}, {4000, "unknown", Unknown}, {4001, "replaced", Replaced}} {
-			c := e.connect(t, scheme, Config{})
-			e.close(x.code, x.text)
-			if end := ended(t, c); end.Reason != x.want || !end.Made || !strings.Contains(end.Error(), string(x.want)) {
-				t.Errorf("%d: the end is %v, want %s", x.code, end, x.want)
+		for _, byCode := range []bool{false, true} {
+			e.set(func() { e.byCode = byCode })
+			for _, x := range []struct {
+				code int
+				text string
+				want Reason
+			}{{1000, "over", Peer}, {4000, "unknown", Unknown}, {4001, "replaced", Replaced}} {
+				c := e.connect(t, scheme, Config{})
+				e.close(x.code, x.text)
+				if end := ended(t, c); end.Reason != x.want || !end.Made || !strings.Contains(end.Error(), string(x.want)) {
+					t.Errorf("%d: the end is %v, want %s", x.code, end, x.want)
+				}
 			}
 		}
 		c := e.connect(t, scheme, Config{})
@@ -251,6 +254,41 @@ func TestWebEnds(t *testing.T) {
 			t.Errorf("the token is not of this deployment: the end is %v", end)
 		}
 	})
+}
+
+// TestWebClosingFrame: an edge tells in a frame that it takes no clients, before it greets, and later that another edge takes over.
+// It leaves the end of the session to the client.
+func TestWebClosingFrame(t *testing.T) {
+	t.Parallel()
+	e := startWebEdge(t, edgetest.Config{})
+	refusals := 0
+	e.set(func() {
+		e.greet = func(text string) string {
+			if refusals++; refusals%2 == 1 {
+				return `{"code":1013,"reason":"full; retry-after=0"}`
+			}
+			return text
+		}
+	})
+	c, err := e.dial(t, "wt", Config{Timeout: patience})
+	if err != nil {
+		t.Fatalf("an edge that was full for a moment: %v", err)
+	}
+	defer c.Close()
+	e.expect(t, "connect") // was refused
+	e.expect(t, "connect")
+	e.each(func(p webPeer) {
+		for _, text := range []string{"{", "{}", `{"code":"x","reason":"y"}`, `{"code":1012}`} { // say nothing
+			if err := p.(*wtPeer).writeFrame([]byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	e.close(1012, "leaving; retry-after=0")
+	e.expect(t, "resume") // was refused
+	e.expect(t, "resume")
+	until(t, c, "the session goes on", func() bool { return c.CarrierStats().Connections == 2 })
+	await(t, c, "tower")
 }
 
 func TestWebRefused(t *testing.T) {

@@ -41,6 +41,7 @@ type webEdge struct {
 	greet    func(text string) string               // nil says text
 	silent   bool                                   // it does not even greet
 	deaf     bool                                   // it reads and writes nothing more
+	byCode   bool                                   // it ends a WebTransport by the code of the session, and not by a frame
 }
 
 // A webSession is the session of a token.
@@ -96,6 +97,12 @@ func (e *webEdge) set(change func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change()
+}
+
+func (e *webEdge) codes() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.byCode
 }
 
 // each calls do for every connection.
@@ -289,7 +296,7 @@ func (e *webEdge) webTransport(server *webtransport.Server, w http.ResponseWrite
 	if err != nil {
 		return
 	}
-	p := &wtPeer{session: session, stream: stream, end: func() { _ = conn.CloseWithError(0, "") }, in: make(chan []byte, 1000)}
+	p := &wtPeer{edge: e, session: session, stream: stream, end: func() { _ = conn.CloseWithError(0, "") }, in: make(chan []byte, 1000)}
 	token, err := p.frame()
 	if err != nil {
 		return
@@ -306,6 +313,7 @@ func (e *webEdge) webTransport(server *webtransport.Server, w http.ResponseWrite
 type quicKey struct{}
 
 type wtPeer struct {
+	edge    *webEdge
 	session *webtransport.Session
 	stream  *webtransport.Stream
 	end     func()
@@ -365,7 +373,12 @@ func (p *wtPeer) writeFrame(b []byte) error {
 	return err
 }
 
+// close ends the session as an edge does, but leaves the end to a client that it tells with a frame.
 func (p *wtPeer) close(code int, reason string) {
+	if !p.edge.codes() {
+		_ = p.writeFrame(fmt.Appendf(nil, `{"code":%d,"reason":%q}`, code, reason))
+		return
+	}
 	_ = p.session.CloseWithError(webtransport.SessionErrorCode(code), reason)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,6 +90,9 @@ func (c *wtConn) greet(ctx context.Context, token string) (greeting []byte, err 
 	if errors.Is(err, io.ErrShortBuffer) {
 		return nil, errGreeting
 	}
+	if closed := parseClosing(greeting); closed != nil {
+		return nil, closed
+	}
 	return greeting, err
 }
 
@@ -112,10 +116,29 @@ func (c *wtConn) receiveFrames(deliver func([]byte)) error {
 		if err != nil {
 			return err
 		}
+		if closed := parseClosing(p); closed != nil {
+			return closed
+		}
 		if len(p) > 0 {
 			deliver(p)
 		}
 	}
+}
+
+// parseClosing returns what the last frame of an edge says, `{"code":1012,"reason":"leaving"}`: why the connection ends, which
+// the client need not wait for. It returns nil for other frames. No datagram of DNP begins as JSON does.
+func parseClosing(p []byte) error {
+	if len(p) == 0 || p[0] != '{' {
+		return nil
+	}
+	var m struct {
+		Code   *int    `json:"code"`
+		Reason *string `json:"reason"`
+	}
+	if len(p) > greetingMax || json.Unmarshal(p, &m) != nil || m.Code == nil || m.Reason == nil {
+		return nil
+	}
+	return &closeError{code: *m.Code, text: *m.Reason}
 }
 
 // readFrame reads a frame of the stream: a length uint16, and the data.
@@ -146,6 +169,9 @@ func (c *wtConn) receiveDatagrams(deliver func([]byte)) error {
 
 // why returns what the edge said about the end of the session, or else err. It may come a little later than err.
 func (c *wtConn) why(err error) error {
+	if _, said := errors.AsType[*closeError](err); said {
+		return err
+	}
 	timer := time.NewTimer(reasonWait)
 	defer timer.Stop()
 	select {

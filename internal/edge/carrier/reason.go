@@ -62,6 +62,12 @@ func (r Reason) Text() string {
 	return reasons[r].name
 }
 
+// Closing returns the last frame on the stream of a WebTransport, JSON of less than 256 bytes. No datagram of DNP begins with
+// its first byte.
+func (r Reason) Closing() []byte {
+	return fmt.Appendf(nil, `{"code":%d,"reason":%q}`, r.Code(), r.Text())
+}
+
 // RetryAfter returns in how many whole seconds a client that is refused may come again; 0 for at once.
 func (r Reason) RetryAfter() int {
 	return int((max(0, reasons[r].retry) + time.Second - 1) / time.Second)

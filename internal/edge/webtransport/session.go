@@ -54,19 +54,19 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 
 // session serves a session until it ends. told reports whether the client is told why.
 func (s *Server) session(v *visit, session *webtransport.Session) (told bool) {
-	stream, token, reason := begin(session)
-	switch {
-	case reason != carrier.Lost:
-		s.cfg.Hub.Refused(reason)
-		return tell(session, reason)
-	case stream == nil:
-		return false
+	stream, err := accept(session)
+	if err != nil {
+		return s.refuse(late(err), func(r carrier.Reason) bool { return tell(session, r) })
+	}
+	t := newTransport(v, session, stream)
+	token, err := firstFrame(stream)
+	if err != nil {
+		return s.refuse(late(err), t.end)
 	}
 	seat, reason, ok := s.cfg.Hub.Reserve(carrier.WebTransport, v.home, token)
 	if !ok {
-		return tell(session, reason)
+		return t.end(reason)
 	}
-	t := newTransport(v, session, stream)
 	if err := t.greet(seat.Greeting()); err != nil {
 		seat.Release()
 		return false
@@ -78,44 +78,57 @@ func (s *Server) session(v *visit, session *webtransport.Session) (told bool) {
 	return t.told
 }
 
-// tell ends a session, and reports whether the client learns why.
-func tell(session *webtransport.Session, r carrier.Reason) bool {
+// refuse ends a session that never began, by calling end, unless the client is gone. It reports whether the client may still have
+// to learn why.
+func (s *Server) refuse(r carrier.Reason, end func(carrier.Reason) (told bool)) (told bool) {
 	if r == carrier.Lost {
 		return false
 	}
+	s.cfg.Hub.Refused(r)
+	return end(r)
+}
+
+// tell ends a session, and reports whether the client may have to learn why.
+func tell(session *webtransport.Session, r carrier.Reason) (told bool) {
 	return session.CloseWithError(webtransport.SessionErrorCode(r.Code()), r.Text()) == nil
 }
 
-// begin waits for the client's stream and its first frame, which is empty or a token. Without them it returns why the session ends.
-func begin(session *webtransport.Session) (stream *webtransport.Stream, token string, r carrier.Reason) {
+// accept waits for the client's stream, which has to bring its first frame soon.
+func accept(session *webtransport.Session) (*webtransport.Stream, error) {
 	deadline := time.Now().Add(carrier.FirstTimeout)
 	ctx, cancel := context.WithDeadline(session.Context(), deadline)
 	defer cancel()
 	stream, err := session.AcceptStream(ctx)
 	if err != nil {
-		return nil, "", late(err)
+		return nil, err
 	}
-	if err := stream.SetReadDeadline(deadline); err != nil {
-		return nil, "", carrier.Lost
-	}
-	var first [2 + carrier.TokenSize]byte
-	if _, err := io.ReadFull(stream, first[:2]); err != nil {
-		return nil, "", late(err)
-	}
-	size := int(binary.LittleEndian.Uint16(first[:]))
-	if size != 0 && size != carrier.TokenSize {
-		return nil, "", carrier.Malformed
-	}
-	if _, err := io.ReadFull(stream, first[2:2+size]); err != nil {
-		return nil, "", late(err)
-	}
-	return stream, string(first[2 : 2+size]), carrier.Lost
+	return stream, stream.SetReadDeadline(deadline)
 }
 
-// late returns why a session ends whose client did not send something in time.
+// errNoToken is that of a first frame that is neither empty nor a token.
+var errNoToken = errors.New("webtransport: the first frame is no token")
+
+// firstFrame returns the client's first frame, which is empty or a token.
+func firstFrame(stream *webtransport.Stream) (token string, err error) {
+	var frame [2 + carrier.TokenSize]byte
+	if _, err := io.ReadFull(stream, frame[:2]); err != nil {
+		return "", err
+	}
+	size := int(binary.LittleEndian.Uint16(frame[:]))
+	if size != 0 && size != carrier.TokenSize {
+		return "", errNoToken
+	}
+	_, err = io.ReadFull(stream, frame[2:2+size])
+	return string(frame[2 : 2+size]), err
+}
+
+// late returns why a session ends whose client did not send something, or not in time.
 func late(err error) carrier.Reason {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return carrier.Silent
+	case errors.Is(err, errNoToken):
+		return carrier.Malformed
 	}
 	return carrier.Lost
 }

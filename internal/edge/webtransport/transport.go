@@ -16,6 +16,9 @@ import (
 // delay the next connection.
 const closePause = 100 * time.Millisecond
 
+// closeTimeout is how long a client may take to end a session after it was told why. One that knows the closing frame ends it at once.
+const closeTimeout = time.Second
+
 // frameBufferMax is how much room a connection keeps for frames.
 const frameBufferMax = 4 << 10
 
@@ -86,10 +89,28 @@ func (t *transport) Close(r carrier.Reason) {
 		t.visit.hangUp(r)
 		return
 	}
-	if pause := closePause - time.Since(t.wrote); pause > 0 {
-		ctx, cancel := context.WithTimeout(t.session.Context(), pause) // the client may end it before
-		defer cancel()
-		<-ctx.Done()
+	t.wait(closePause - time.Since(t.wrote))
+	t.told = t.end(r)
+}
+
+// end tells the client why the session ends, and ends it unless the client does. It reports whether the client may still
+// have to learn it.
+//
+// The close code is told twice, because browsers miss the one of WebTransport: webtransport-go stops reading the stream of
+// the CONNECT request as it sends the code (https://github.com/quic-go/webtransport-go/issues/242).
+func (t *transport) end(r carrier.Reason) (told bool) {
+	if t.writeFrame(r.Closing(), time.Now().Add(closeTimeout)) == nil {
+		t.wait(closeTimeout)
 	}
-	t.told = tell(t.session, r)
+	return t.session.Context().Err() == nil && tell(t.session, r)
+}
+
+// wait waits for the client to end the session, but not for longer.
+func (t *transport) wait(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.session.Context(), d)
+	defer cancel()
+	<-ctx.Done()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -200,7 +201,40 @@ func TestCloseCodes(t *testing.T) {
 				c.End(r)
 				p.want(slices.Repeat([]string{bytes(1100)}, 40)...)
 				p.want("the last")
-				p.wantClosed(want.code, want.reason, "the edge ended the connection")
+				p.wantFrame(fmt.Sprintf(`{"code":%d,"reason":%q}`, want.code, want.reason))
+				p.wantClosed(want.code, want.reason, "the edge ended the connection, and the client did not")
+			})
+		})
+	}
+}
+
+// TestClosingFrame has clients end their sessions as soon as the closing frame says that they are over: the edge waits no longer.
+func TestClosingFrame(t *testing.T) {
+	for _, c := range []struct{ name, first, frame string }{
+		{"the edge ends", "", `{"code":1012,"reason":"leaving; retry-after=0"}`},
+		{"no token", "hello", `{"code":1003,"reason":"malformed"}`},
+		{"refused", "", `{"code":1013,"reason":"not ready; retry-after=250"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := start(t, nil, nil)
+				s.Ready.Store(c.name != "refused")
+				p := s.join(c.first)
+				if c.name == "the edge ends" {
+					if _, err := p.readFrame(); err != nil {
+						t.Fatalf("the client got no greeting: %v", err)
+					}
+					s.Close()
+				}
+				p.wantFrame(c.frame)
+				told := time.Now()
+				if err := p.session.CloseWithError(1000, ""); err != nil {
+					t.Fatal(err)
+				}
+				carriertest.Next(t, p.conn.Context().Done(), "the connection ends")
+				if took := time.Since(told); took > 100*time.Millisecond {
+					t.Errorf("the edge ended the connection %v after the client ended the session", took)
+				}
 			})
 		})
 	}
