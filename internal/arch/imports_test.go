@@ -77,7 +77,7 @@ var rules = map[string][]string{
 	"internal/edge/carrier":             {"internal/auth", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
-	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go"},
+	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {

@@ -83,7 +83,7 @@ func openCarrier(c *Case, stack *Stack) (carrier, error) {
 	case WebSocket:
 		return openWebSockets(c.Clients, edgeOf)
 	case WebTransport:
-		return openWebTransports(c.Clients, edgeOf, stack.roots)
+		return openWebTransports(c.Clients, edgeOf, stack.roots), nil
 	}
 	socket, err := openSocket(swarmBuffer)
 	return &udpCarrier{socket, edgeOf}, err

@@ -30,10 +30,9 @@ const (
 	udpHeaders = 28 // of UDP and IPv4
 )
 
-// A webTransports is the carrier of clients that have a QUIC connection with a session each. All share a socket.
+// A webTransports is the carrier of clients that have a socket, a QUIC connection and a session each. Sockets of their own keep
+// an edge from sending the packets of several clients at once, as it could if they had one address.
 type webTransports struct {
-	quic    *quic.Transport
-	socket  *net.UDPConn
 	clients []wtClient
 	dialer  *dialer[*wtConn]
 	room    []byte
@@ -53,28 +52,23 @@ type wtClient struct {
 
 // A wtConn is a session with its stream for what does not fit into a datagram.
 type wtConn struct {
-	quic    *quic.Conn
-	session *webtransport.Session
-	stream  *webtransport.Stream
+	socket    *net.UDPConn
+	transport *quic.Transport
+	quic      *quic.Conn
+	session   *webtransport.Session
+	stream    *webtransport.Stream
 }
 
-func openWebTransports(clients int, edgeOf func(client int) netip.AddrPort, roots *x509.CertPool) (*webTransports, error) {
-	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, err
-	}
-	if err := growBuffer(socket); err != nil {
-		return nil, errors.Join(err, socket.Close())
-	}
-	w := &webTransports{socket: socket, quic: &quic.Transport{Conn: socket}, clients: make([]wtClient, clients), room: make([]byte, 0, slotBytes)}
+func openWebTransports(clients int, edgeOf func(client int) netip.AddrPort, roots *x509.CertPool) *webTransports {
+	w := &webTransports{clients: make([]wtClient, clients), room: make([]byte, 0, slotBytes)}
 	w.dialer = newDialer(func(client int) (*wtConn, error) {
-		c, err := w.dial(edgeOf(client), roots)
+		c, err := dialWebTransport(client, edgeOf(client), roots)
 		if err != nil {
 			return nil, fmt.Errorf("WebTransport session of client %d: %w", client, err)
 		}
 		return c, nil
 	})
-	return w, nil
+	return w
 }
 
 func growBuffer(socket *net.UDPConn) error {
@@ -87,29 +81,42 @@ func growBuffer(socket *net.UDPConn) error {
 	return errors.Join(err, set)
 }
 
-func (w *webTransports) dial(edge netip.AddrPort, roots *x509.CertPool) (*wtConn, error) {
+func dialWebTransport(client int, edge netip.AddrPort, roots *x509.CertPool) (*wtConn, error) {
+	var own [4]byte
+	binary.BigEndian.PutUint32(own[:], ClientAddress(client))
+	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(own), 0)))
+	if err != nil {
+		return nil, err
+	}
+	c := &wtConn{socket: socket, transport: &quic.Transport{Conn: socket}}
+	if err = growBuffer(socket); err == nil {
+		err = c.connect(edge, roots)
+	}
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *wtConn) connect(edge netip.AddrPort, roots *x509.CertPool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), wtDialTimeout)
 	defer cancel()
-	c := &wtConn{}
 	transport := &webtransport.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: edge.Addr().String()},
 		QUICConfig:      &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true},
 		DialAddr: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (conn *quic.Conn, err error) {
-			c.quic, err = w.quic.Dial(ctx, net.UDPAddrFromAddrPort(edge), t, q)
+			c.quic, err = c.transport.Dial(ctx, net.UDPAddrFromAddrPort(edge), t, q)
 			return c.quic, err
 		},
 	}
 	_, session, err := transport.Dial(ctx, "https://"+edge.String()+"/dnp", nil)
 	_ = transport.Close() // it ends only what waits for the session
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.session = session
-	if err := c.greet(ctx); err != nil {
-		c.end()
-		return nil, err
-	}
-	return c, nil
+	return c.greet(ctx)
 }
 
 // greet opens the stream, presents no token, and waits for the greeting.
@@ -137,7 +144,14 @@ func (c *wtConn) frame() ([]byte, error) {
 	return p, err
 }
 
-func (c *wtConn) end() { _ = c.quic.CloseWithError(0, "") } // an end has no failure that matters
+// end ends everything. An end has no failure that matters.
+func (c *wtConn) end() {
+	if c.quic != nil {
+		_ = c.quic.CloseWithError(0, "")
+	}
+	_ = c.transport.Close()
+	_ = c.socket.Close()
+}
 
 // Close ends all connections.
 func (w *webTransports) Close() {
@@ -152,14 +166,18 @@ func (w *webTransports) Close() {
 		}
 	}
 	w.reading.Wait()
-	_ = w.quic.Close() // an error would change nothing
-	_ = w.socket.Close()
 }
 
 func (w *webTransports) overflows() uint32 {
 	lost := w.lost.Load()
-	if raw, err := w.socket.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { lost += socketDrops(int(fd)) }) // fails only for a closed socket
+	for i := range w.clients {
+		c := w.clients[i].conn
+		if c == nil {
+			continue
+		}
+		if raw, err := c.socket.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { lost += socketDrops(int(fd)) }) // fails only for a closed socket
+		}
 	}
 	return lost
 }
@@ -189,8 +207,9 @@ func (w *webTransports) read() (int, error) {
 
 func (w *webTransports) datagram(i int) arrival {
 	a := w.arrived[i]
-	if a.data == nil {
-		w.clients[a.client] = wtClient{}
+	if c := &w.clients[a.client]; a.data == nil && c.conn != nil {
+		c.conn.end()
+		*c = wtClient{}
 	}
 	return a
 }
