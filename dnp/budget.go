@@ -69,7 +69,7 @@ type budget struct {
 }
 
 func newBudget(r *rate, now instant) budget {
-	return budget{spent: now.add(-r.burst), updated: now, crowd: crowding{price: 1}}
+	return budget{spent: now.add(-r.burst), updated: now, crowd: crowding{price: 1, room: roomless}}
 }
 
 // headersTo returns the bytes of headers that each datagram to an address has.
@@ -90,10 +90,15 @@ func (b *budget) pay(r *rate, bytes int, now instant) {
 	b.spent = min(max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)), now.add(r.burst))
 }
 
-func (b *budget) overdrawn(now instant) bool { return b.crowd.blocked || b.spent > now }
+func (b *budget) overdrawn(now instant) bool { return b.crowd.room == 0 || b.spent > now }
 
+// affords reports whether so many bytes are saved, and have room on the path.
 func (b *budget) affords(r *rate, bytes int, now instant) bool {
-	return !b.crowd.blocked && max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)) <= now
+	return bytes <= b.crowd.left() && b.saved(r, bytes, now)
+}
+
+func (b *budget) saved(r *rate, bytes int, now instant) bool {
+	return max(b.spent, now.add(-r.burst)).add(b.cost(r, bytes)) <= now
 }
 
 // batch returns how many bytes have to be saved before links that wait are sent.
@@ -104,14 +109,16 @@ func (b *budget) batch(r *rate, waiting int) int {
 
 // allowance returns how many bytes of values a connection with waiting links may send:
 // all that is saved if that is at least a batch, or else a datagram if none was sent for
-// long.
+// long; and no more than the path has room for.
 func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
+	return min(b.earned(r, batch, datagramMax, now), b.crowd.left())
+}
+
+func (b *budget) earned(r *rate, batch, datagramMax int, now instant) int {
 	switch {
-	case b.crowd.blocked:
-		return 0
 	case r.perByte == 0:
 		return math.MaxInt
-	case b.affords(r, batch, now):
+	case b.saved(r, batch, now):
 		return int(float64(now.sub(max(b.spent, now.add(-r.burst)))) / r.perByte / float64(b.crowd.price))
 	case now >= b.updated.add(updateShare*b.cost(r, datagramMax)):
 		return datagramMax
@@ -121,7 +128,7 @@ func (b *budget) allowance(r *rate, batch, datagramMax int, now instant) int {
 
 // allowedAt returns when allowance will be more than nothing.
 func (b *budget) allowedAt(r *rate, batch, datagramMax int) instant {
-	if b.crowd.blocked {
+	if b.crowd.room == 0 {
 		return never
 	}
 	return min(b.spent.add(b.cost(r, batch)), b.updated.add(updateShare*b.cost(r, datagramMax)))

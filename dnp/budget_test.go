@@ -401,7 +401,7 @@ func BenchmarkFlushShort(b *testing.B) {
 func TestNotWritable(t *testing.T) {
 	s, src := short(t, quiet(), 2, "uint8")
 	s.c.budget.spent -= instant(time.Second)
-	s.e.SetWritable(peerAddr, false)
+	s.e.SetRoom(peerAddr, 0)
 	s.pump()
 	set(src[0], 0, "01")
 	s.flush()
@@ -420,15 +420,44 @@ func TestNotWritable(t *testing.T) {
 	s.recv("04 0000 78")
 	s.want("an acknowledgement does not wait", "06 0000 00")
 	s.events("the message is passed on", "message 0 x")
-	s.e.SetWritable(peerAddr, true)
+	s.e.SetRoom(peerAddr, -1)
 	s.pump()
 	s.want("the message and the offer", "04 0200 61", "05 0300 0280 01 0100 4d 0100 01 00")
 	s.flush()
 	s.want("the newest value, once", "09 01 0080 01 0000 02")
-	s.e.SetWritable(peerAddr, false)
-	s.e.SetWritable(servAddr, false) // an address without connection
+	s.e.SetRoom(peerAddr, 0)
+	s.e.SetRoom(servAddr, 0) // an address without connection
 	s.pump()
 	set(src[1], 0, "03")
 	s.flush()
 	s.want("and again")
+}
+
+// TestRoom: a way that takes so many bytes gets the most urgent values that fit, and the newest of the others later.
+func TestRoom(t *testing.T) {
+	s, src := short(t, quiet(), 3, "uint8")
+	s.c.budget.spent -= instant(time.Second)
+	s.e.SetRoom(peerAddr, 10)
+	for i := range src {
+		set(src[i], 0, "01")
+	}
+	s.flush()
+	s.want("two links are as much as fits", "09 02 0080 01 0000 01 0280 01 0000 01")
+	set(src[1], 0, "02")
+	s.flush()
+	s.want("no room is left")
+	s.e.SetRoom(peerAddr, 1<<20)
+	s.pump()
+	s.flush()
+	s.want("the newest value", "09 01 0180 01 0000 02")
+	s.e.SetRoom(peerAddr, 3)
+	s.recv("04 0000 78")
+	s.want("an acknowledgement does not wait", "06 0000 00")
+	s.e.SetRoom(peerAddr, -1)
+	s.pump()
+	for i := range src {
+		set(src[i], 0, "03")
+	}
+	s.flush()
+	s.want("any number", "09 03 0080 01 0000 03 0180 01 0000 03 0280 01 0000 03")
 }

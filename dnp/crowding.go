@@ -1,6 +1,9 @@
 package dnp
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A path may carry less than the budget of a connection. Then datagrams wait before its narrow place, and
 // some get lost, those of others too. So the price of a byte rises while acknowledgements show
@@ -47,7 +50,25 @@ type crowding struct {
 	longest  uint16  // of this round
 	sent     uint16  // datagrams since the last sample, up to crowdedDatagrams
 	samples  uint8   // of this round, up to crowdedSamples
-	blocked  bool    // the path takes nothing at all now (Endpoint.SetWritable)
+	room     uint16  // bytes that the path takes now (Endpoint.SetRoom), or roomless
+}
+
+// roomless is the room of a path of which it is not known.
+const roomless = 1<<16 - 1
+
+// left returns the bytes that the path takes now.
+func (c *crowding) left() int {
+	if c.room == roomless {
+		return math.MaxInt
+	}
+	return int(c.room)
+}
+
+// used takes room for bytes that are sent.
+func (c *crowding) used(bytes int) {
+	if c.room != roomless {
+		c.room -= uint16(min(bytes, int(c.room)))
+	}
 }
 
 const crowdingUnit = 250 * time.Microsecond

@@ -222,15 +222,22 @@ func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 	return c, ok
 }
 
-// SetWritable says whether the way to the peer at an address takes datagrams; at first it does. While it does
-// not, values, offers and messages wait, as for a peer that is over its budget: the peer is sent the newest when it
-// takes datagrams again. Acknowledgements, and commands that were sent before, do not wait.
-func (e *Endpoint) SetWritable(addr netip.AddrPort, writable bool) {
+// RoomMax is the most room that SetRoom can give.
+const RoomMax = roomless - 1
+
+// SetRoom says how many bytes the way to the peer at an address takes until the next SetRoom, up to RoomMax; a negative
+// number is no bound, as at first. Without room, values, offers and messages wait, as for a peer that is over its budget: the peer
+// is sent the newest when there is room again. Acknowledgements, and commands that were sent before, do not wait.
+func (e *Endpoint) SetRoom(addr netip.AddrPort, bytes int) {
+	room := uint16(roomless)
+	if bytes >= 0 {
+		room = uint16(min(bytes, RoomMax))
+	}
 	c := e.byAddr[addr]
-	if c == nil || c.budget.crowd.blocked == !writable {
+	if c == nil || c.budget.crowd.room == room {
 		return
 	}
-	c.budget.crowd.blocked = !writable
+	c.budget.crowd.room = room
 	c.wake()
 }
 

@@ -28,6 +28,7 @@ const disorderMemory = 16
 // emit sends a datagram to the peer and pays for it.
 func (p *path) emit(b []byte, out Sender) {
 	p.budget.crowd.sent = min(p.budget.crowd.sent+1, crowdedDatagrams)
+	p.budget.crowd.used(len(b))
 	p.budget.pay(&p.core.rate, p.size(len(b)), p.core.clock.now)
 	p.core.send(p.addr, b, out)
 }

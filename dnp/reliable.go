@@ -49,7 +49,7 @@ func (c *Conn) choose(now instant) choice {
 // offerAt returns when the budget allows an offer: at once, unless values wait for the
 // budget. Then offers get a part of it, and one is always in flight.
 func (c *Conn) offerAt(now instant) instant {
-	if c.budget.crowd.blocked {
+	if c.budget.crowd.room == 0 {
 		return never
 	}
 	if short := len(c.links.waiting) > 0 || c.budget.overdrawn(now); !short || len(c.send.flight) == 0 {

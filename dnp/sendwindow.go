@@ -183,7 +183,7 @@ func (w *sendWindow) messageAt(b *budget, now instant) instant {
 	switch {
 	case w.urgent():
 		return now
-	case b.crowd.blocked:
+	case b.crowd.room == 0:
 		return never
 	case len(w.flight) == 0:
 		return now

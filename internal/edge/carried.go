@@ -138,11 +138,17 @@ func (r *carriage) Writable(c *carrier.Conn) {
 	r.w.must(func(time.Time) { r.w.setReachable(c.Addr()) })
 }
 
-// setReachable has the endpoint send to a carried client, or wait. It waits for a client that is connected to no edge, so
-// that the client gets the newest values when it is. Whether a connection of another edge takes datagrams is not known here.
+// setReachable tells the endpoint how much a carried client takes. A client that is connected to no edge takes nothing, so
+// that it gets the newest values when it is. Whether a connection of another edge takes datagrams is not known here.
 func (w *Worker) setReachable(client netip.AddrPort) {
-	elsewhere, c := w.takeover != nil && !w.takeover.Directly(client), w.node.hub.Conn(client)
-	w.ep.SetWritable(client, elsewhere || c != nil && !c.Full())
+	c, room := w.node.hub.Conn(client), 0
+	switch {
+	case w.takeover != nil && !w.takeover.Directly(client):
+		room = -1
+	case c != nil:
+		room = c.Room()
+	}
+	w.ep.SetRoom(client, room)
 }
 
 // holdBack has the endpoint wait for clients that take nothing more.
@@ -151,7 +157,7 @@ func (w *Worker) holdBack() {
 		return
 	}
 	for _, client := range w.carried.Full() {
-		w.ep.SetWritable(client, false)
+		w.ep.SetRoom(client, 0)
 	}
 }
 

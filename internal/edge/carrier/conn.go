@@ -37,6 +37,15 @@ type Transport interface {
 	Close(r Reason)
 }
 
+// A Marker is a Transport whose client confirms what has arrived.
+type Marker interface {
+	Transport
+
+	// Mark has the next Write, which may have no datagrams, ask the client to confirm this mark, behind its datagrams.
+	// Conn.Confirmed is called when the client does. The goroutine of Write calls it.
+	Mark(mark uint32)
+}
+
 // A Conn is a connection of one client. Its listener calls Receive and then Lost; workers call the rest.
 type Conn struct {
 	hub       *Hub
@@ -44,6 +53,7 @@ type Conn struct {
 	addr      netip.AddrPort
 	home      netip.Addr
 	transport Transport
+	marker    Marker // the transport, or nil
 	receiver  Receiver
 	ready     chan struct{} // holds one when the writer has something to do
 	taken     chan struct{} // holds one when the worker took something
@@ -55,7 +65,9 @@ type Conn struct {
 	outSize int
 	spare   [][]byte // empty buffers
 	in      int      // bytes that wait for the worker
-	full    bool     // the worker waits until all is written
+	flow    flow     // what is on its way
+	full    bool     // the worker waits until all is written, and less is on its way
+	told    bool     // the worker has a bounded room, and waits when it is used up
 	writing bool
 	ended   bool
 	reason  Reason
@@ -81,11 +93,16 @@ func (c *Conn) Ended() bool {
 	return c.ended
 }
 
-// Full reports whether the worker was told to wait.
-func (c *Conn) Full() bool {
+// Room returns how many bytes the worker may send until it is told of more by Receiver.Writable; a negative number is no bound.
+func (c *Conn) Room() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.full
+	if c.full {
+		return 0
+	}
+	room := c.flow.room()
+	c.told = room >= 0
+	return room
 }
 
 // Receive hands a datagram to the worker, which owns it then. It blocks while too much waits there, and
@@ -156,7 +173,8 @@ func (c *Conn) send(p []byte) (ok, full bool) {
 		b, c.spare = c.spare[n-1][:0], c.spare[:n-1]
 	}
 	c.out, c.outSize = append(c.out, append(b, p...)), c.outSize+len(p)
-	if c.outSize > outFull && c.writing && !c.full {
+	c.flow.sent(len(p))
+	if (c.outSize > outFull && c.writing || c.flow.full(c.hub.cfg.Now())) && !c.full {
 		c.full, full = true, true
 	}
 	return true, full
@@ -172,14 +190,17 @@ func (c *Conn) write() {
 // Step writes what waits, for a caller that writes instead of a goroutine. It reports true, once, after the last datagram
 // of a connection that has ended.
 func (c *Conn) Step() (over bool) {
-	list, ended := c.next(nil)
-	for len(list) > 0 {
+	list, mark, ended := c.next(nil)
+	for len(list) > 0 || mark != 0 {
+		if mark != 0 {
+			c.marker.Mark(mark)
+		}
 		if err := c.transport.Write(list); err != nil {
 			c.End(c.failed()) // it may have ended before
 			ended = true      // what else waits would fail, too, or take as long
 			break
 		}
-		list, ended = c.next(list)
+		list, mark, ended = c.next(list)
 	}
 	if !ended {
 		return false
@@ -193,8 +214,9 @@ func (c *Conn) Step() (over bool) {
 	return true
 }
 
-// next returns the datagrams to write after list was written. Without any, the worker may send again.
-func (c *Conn) next(list [][]byte) (next [][]byte, ended bool) {
+// next returns the datagrams to write after list was written, and the mark to set behind them, or 0. Without either, the worker may
+// send again if not too much is on its way.
+func (c *Conn) next(list [][]byte) (next [][]byte, mark uint32, ended bool) {
 	c.mu.Lock()
 	for _, b := range list {
 		if len(c.spare) < spareMax && cap(b) <= spareSize {
@@ -210,15 +232,46 @@ func (c *Conn) next(list [][]byte) (next [][]byte, ended bool) {
 	if c.writing {
 		c.sent = c.hub.cfg.Now()
 	}
-	writable := c.full && !c.writing && !ended
-	if writable {
-		c.full = false
+	if (c.writing || c.full) && !ended && c.flow.due() {
+		mark = c.flow.set(c.hub.cfg.Now())
 	}
+	writable := c.relieve()
 	c.mu.Unlock()
 	if writable {
 		c.receiver.Writable(c)
 	}
-	return next, ended
+	return next, mark, ended
+}
+
+// relieve reports whether the worker, which was told to wait, may send again. mu is held.
+func (c *Conn) relieve() bool {
+	if !c.full || c.writing || c.outSize > 0 || c.ended || c.flow.full(c.hub.cfg.Now()) {
+		return false
+	}
+	c.full = false
+	return true
+}
+
+// Confirmed notes that a mark, and what was written before it, came to the client. The listener calls it.
+func (c *Conn) Confirmed(mark uint32) {
+	c.mu.Lock()
+	known := c.flow.confirmed(mark, c.hub.cfg.Now())
+	writable := known && (c.relieve() || c.told && !c.full)
+	waits := c.full
+	c.mu.Unlock()
+	switch {
+	case writable:
+		c.receiver.Writable(c)
+	case known && waits:
+		signal(c.ready) // for the next mark
+	}
+}
+
+// stuck reports whether the worker waits for a client that takes nothing.
+func (c *Conn) stuck(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full && c.flow.stuck(now, WriteTimeout)
 }
 
 // failed returns why a write failed: the client took nothing for too long, or is gone.

@@ -117,6 +117,61 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
+// A marking client confirms marks when the test has it do so.
+type marking struct {
+	client
+	marks []uint32
+}
+
+func (m *marking) Mark(mark uint32) { m.marks = append(m.marks, mark) }
+
+// TestUnconfirmed has datagrams leave for buffers on the way and stay there: the worker has to wait, and at last the connection ends.
+func TestUnconfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := carriertest.New(t, nil)
+		seat, _, _ := e.Reserve(carrier.WebSocket, home, "")
+		m := &marking{client: client{takes: make(chan error)}}
+		close(m.takes)
+		conn := seat.Open(m)
+		defer end(conn)
+		e.Send(conn.Addr(), "first")
+		synctest.Wait()
+		if room := conn.Room(); len(m.marks) != 1 || room < 15<<10 || room > 16<<10 {
+			t.Errorf("%d marks, room for %d bytes; want a mark behind the first datagram, and 16 KiB", len(m.marks), room)
+		}
+		time.Sleep(10 * time.Millisecond)
+		conn.Confirmed(m.marks[0])
+		carriertest.Next(t, e.Writable, "the way is short")
+		if room := conn.Room(); room >= 0 {
+			t.Errorf("there is room for %d bytes, want any number", room)
+		}
+		e.Send(conn.Addr(), strings.Repeat("x", 20<<10))
+		synctest.Wait()
+		if full := e.Output.Full(); len(full) != 1 || conn.Room() != 0 || len(m.marks) != 2 {
+			t.Errorf("full are %v, %d marks; want the client, which may have to confirm 20 KiB", full, len(m.marks))
+		}
+		time.Sleep(time.Second)
+		conn.Confirmed(m.marks[1])
+		carriertest.Next(t, e.Writable, "the client has everything")
+		room := conn.Room()
+		if room <= 0 || room >= 8<<10 {
+			t.Errorf("there is room for %d bytes on a way that takes 20 KiB a second, want a tenth of that", room)
+		}
+		e.Send(conn.Addr(), strings.Repeat("y", room))
+		synctest.Wait()
+		if len(e.Output.Full()) != 1 || len(m.marks) != 3 {
+			t.Errorf("%d marks, want another one when the room is used up", len(m.marks))
+		}
+		time.Sleep(carrier.WriteTimeout - 1)
+		if e.Sweep(); conn.Ended() {
+			t.Error("the connection ended too early")
+		}
+		time.Sleep(1)
+		e.Sweep()
+		e.WantEnd(carrier.Slow, "the client confirms nothing, and the worker waits")
+	})
+}
+
 func TestClientThatTakesNothing(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration

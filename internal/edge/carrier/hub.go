@@ -176,6 +176,9 @@ func (s *Seat) Open(t Transport) *Conn {
 		hub: h, kind: s.kind, addr: addr, home: s.home, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
 		ready: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	if m, ok := t.(Marker); ok {
+		c.marker, c.flow.window = m, windowFirst
+	}
 	h.mu.Lock()
 	old, closed := h.conns[addr], h.closed
 	h.conns[addr] = c
@@ -223,12 +226,15 @@ func (h *Hub) End(addr netip.AddrPort, r Reason) {
 	}
 }
 
-// Sweep ends connections that no session needs. Somebody has to call it each SweepPause.
+// Sweep ends connections that no session needs, and those whose clients take nothing. Somebody has to call it each SweepPause.
 func (h *Hub) Sweep() {
 	now := h.cfg.Now()
 	for _, c := range h.all() {
-		if c.quiet(now) >= quietTimeout {
+		switch {
+		case c.quiet(now) >= quietTimeout:
 			c.End(Silent)
+		case c.stuck(now):
+			c.End(Slow)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type server struct {
 	t        testing.TB
 	listener *listener
 	from     string // where the next clients come from
+
+	onPing func(context.Context, []byte) bool // of the next clients
 }
 
 // start runs a server until the test ends.
@@ -109,7 +111,9 @@ func (s *server) dial(token string, h http.Header) (*client.Conn, *http.Response
 	if token != "" {
 		protocols = append(protocols, "dnp.resume."+token)
 	}
-	return client.Dial(context.Background(), "ws://edge.example/dnp", &client.DialOptions{HTTPClient: s.client(), Subprotocols: protocols, HTTPHeader: h})
+	return client.Dial(context.Background(), "ws://edge.example/dnp", &client.DialOptions{
+		HTTPClient: s.client(), Subprotocols: protocols, HTTPHeader: h, OnPingReceived: s.onPing,
+	})
 }
 
 // addr returns the address that the client of a token has for workers.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -164,8 +165,14 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := &hijacker{ResponseWriter: w}
+	var c *carrier.Conn
 	socket, err := websocket.Accept(h, r, &websocket.AcceptOptions{
 		Subprotocols: []string{carrier.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, // Origins has verified it
+		OnPongReceived: func(_ context.Context, payload []byte) { // by read
+			if len(payload) == markSize {
+				c.Confirmed(binary.LittleEndian.Uint32(payload))
+			}
+		},
 	})
 	if err != nil { // which has been answered
 		seat.Release()
@@ -178,7 +185,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		_ = socket.CloseNow()
 		return
 	}
-	c := seat.Open(t)
+	c = seat.Open(t)
 	s.serving.Go(func() { c.Lost(s.read(c, t)) }) // not in this goroutine, whose stack and request would remain
 }
 
@@ -242,6 +249,7 @@ func (s *Server) readMessage(message io.Reader) ([]byte, carrier.Reason) {
 type transport struct {
 	socket *websocket.Conn
 	conn   *corked
+	mark   uint32 // that the next Write sets, or 0
 }
 
 func (t *transport) greet(greeting []byte) error {
@@ -259,8 +267,23 @@ func (t *transport) Write(list [][]byte) error {
 				return errors.Join(err, t.conn.uncork())
 			}
 		}
+		if t.mark != 0 {
+			t.conn.add(ping(t.mark))
+			t.mark = 0
+		}
 		return t.conn.uncork()
 	})
+}
+
+// Mark implements carrier.Marker. Clients answer a ping after what came before it; most need not know that there are any.
+func (t *transport) Mark(mark uint32) { t.mark = mark }
+
+// markSize is the size of a mark in bytes.
+const markSize = 4
+
+// ping returns a frame with a mark (RFC 6455, section 5.5.2), which the library would wait for.
+func ping(mark uint32) []byte {
+	return binary.LittleEndian.AppendUint32([]byte{0x80 | 0x9, markSize}, mark)
 }
 
 // within calls write, which may take so long. The deadline must not remain: it would fail the library's own frames, such as
@@ -334,6 +357,14 @@ func (c *corked) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return c.Conn.Write(p)
+}
+
+// add appends a frame to what is collected. No frame of the library is under way then, because those of messages are written by
+// the same goroutine, and the others at once.
+func (c *corked) add(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buf = append(c.buf, frame...)
 }
 
 func (c *corked) cork() {

@@ -178,9 +178,55 @@ func TestSlowClient(t *testing.T) {
 			t.Error("the worker may send although the client does not read")
 		}
 		p.want("one", kilobytes(17))
+		reads := make(chan struct{})
+		go func() { // it answers pings, too
+			p.want("more")
+			close(reads)
+		}()
 		carriertest.Next(t, s.Writable, "the client reads again")
 		s.Send(c.Addr(), "more")
-		p.want("more")
+		<-reads
+	})
+}
+
+// TestSlowPath has the client answer pings late, as one on a path with long buffers: datagrams leave for the buffers at once, but the
+// worker has to wait until the client has them.
+func TestSlowPath(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, nil, nil)
+		pings, answers := make(chan struct{}, 10), make(chan struct{})
+		s.onPing = func(context.Context, []byte) bool {
+			pings <- struct{}{}
+			<-answers
+			return true
+		}
+		p := s.connect("", nil)
+		p.send("first")
+		c := s.WantDatagram("first")
+		reads := make(chan struct{})
+		go func() { // until the test ends
+			p.want("one", kilobytes(20))
+			close(reads)
+			_, _, _ = p.Read(context.Background())
+		}()
+		s.Send(c.Addr(), "one")
+		carriertest.Next(t, pings, "the edge asks early, before there is a queue")
+		answers <- struct{}{}
+		synctest.Wait()
+		s.Send(c.Addr(), kilobytes(20))
+		carriertest.Next(t, reads, "the datagrams leave without a pause")
+		carriertest.Next(t, pings, "the edge asks whether they came")
+		synctest.Wait()
+		if full := s.Output.Full(); len(full) != 1 || full[0] != c.Addr() || len(s.Writable) != 0 || c.Room() != 0 {
+			t.Errorf("full are %v, there is room for %d bytes; want that the worker waits", full, c.Room())
+		}
+		pass(time.Second)
+		answers <- struct{}{}
+		carriertest.Next(t, s.Writable, "the client has everything")
+		if room := c.Room(); room <= 0 || room > 16<<10 {
+			t.Errorf("there is room for %d bytes, want less than is usual", room)
+		}
+		close(answers)
 	})
 }
 
