@@ -54,7 +54,7 @@ var takeoverMutants = []mutants.Mutant{
 		Args: []string{"-takeover-seeds", "600"}},
 	{Name: "carried_wait_for_ever", File: "internal/edge/carried.go", Old: "func (r *carriage) Opened(c *carrier.Conn) {\n\tr.w.must(func(time.Time) { r.w.setReachable(c.Addr()) })", New: "func (r *carriage) Opened(c *carrier.Conn) {\n\t_ = c",
 		Run: carriedRun, Args: carriedArgs, Survives: "the edge asks a client whose connection ended, and the answer shows the same"},
-	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "w.ep.SetWritable(client, elsewhere || c != nil", New: "_ = elsewhere\n\tw.ep.SetWritable(client, c != nil", Run: carriedRun, Args: carriedArgs},
+	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "case w.takeover != nil && !w.takeover.Directly(client):", New: "case false:", Run: carriedRun, Args: carriedArgs},
 	{Name: "carried_unknown_is_not_told", File: "internal/edge/takeover/search.go", Old: "return s.Log.Phase() == sessionlog.Over && s.About.ID == \"\"", New: "_ = sessionlog.Over\n\t\treturn false", Run: "^TestCarriedUnknown$"},
 	{Name: "carried_lost_and_not_searched", File: "internal/edge/takeover/search.go", Old: "s != nil && s.path == (Path{}) && s.stays() {", New: "s != nil && false {", Run: carriedRun, Args: carriedArgs},
 	{Name: "silent_are_forgotten_while_alone", File: "internal/edge/takeover/search.go", Old: "s.search.silent = s.search.silent && able && !known", New: "s.search.silent = false", Run: carriedRun, Args: carriedArgs},
