@@ -9,6 +9,35 @@ import (
 	"time"
 )
 
+// A Carrier is how the clients of a case bring their datagrams.
+type Carrier uint8
+
+const (
+	UDP Carrier = iota
+	WebSocket
+	WebTransport
+)
+
+var carrierNames = []string{"udp", "websocket", "webtransport"}
+
+// String returns the name of c.
+func (c Carrier) String() string { return carrierNames[c] }
+
+// ParseCarriers reads names of carriers, UDP for none.
+func ParseCarriers(names []string) (list []Carrier, err error) {
+	for _, name := range names {
+		i := slices.Index(carrierNames, name)
+		if i < 0 || slices.Contains(list, Carrier(i)) {
+			return nil, fmt.Errorf("--carrier: want %s, each once, got %q", strings.Join(carrierNames, ", "), name)
+		}
+		list = append(list, Carrier(i))
+	}
+	if len(list) == 0 {
+		list = []Carrier{UDP}
+	}
+	return list, nil
+}
+
 // A Case is one point of the sweep.
 type Case struct {
 	Name    string        // of its series

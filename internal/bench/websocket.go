@@ -127,13 +127,14 @@ func (w *webSockets) opened(d dialed[wsDialed]) {
 	if d.err != nil {
 		return
 	}
-	c.fd, c.rest = d.conn.fd, d.conn.rest
+	c.fd = d.conn.fd
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(d.client)}
 	if unix.EpollCtl(w.poll, unix.EPOLL_CTL_ADD, c.fd, &event) != nil {
 		w.drop(d.client)
 		return
 	}
 	w.dirty = append(w.dirty, d.client)
+	w.split(d.client, d.conn.rest)
 }
 
 // receive reads from the socket of a client, once; epoll tells if there is more.
@@ -149,7 +150,12 @@ func (w *webSockets) receive(client int, memory []byte) {
 		return
 	}
 	w.bytes += uint64(n + (n+tcpSegment-1)/tcpSegment*tcpHeaders)
-	rest := memory[:have+n]
+	w.split(client, memory[:have+n])
+}
+
+// split handles the frames in what a client has read.
+func (w *webSockets) split(client int, rest []byte) {
+	c := &w.clients[client]
 	for {
 		op, payload, next, ok := nextFrame(rest)
 		if !ok {
