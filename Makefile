@@ -49,6 +49,14 @@ test: ## Run all tests with the race detector, and few rounds of the simulations
 clients-test: ## Test the TypeScript client: its codec, a simulated network, a real edge; needs Node 20 or newer and npm
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
+.PHONY: browser-test
+browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tmp/screens, in 4 minutes; needs Node 20.10 or newer, npm and Chromium (CHROMIUM=program)
+	@mkdir -p tmp/screens
+	cp examples/web/dnprelay.js tmp/dnprelay.js
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run bundle
+	@cmp examples/web/dnprelay.js tmp/dnprelay.js || { echo "examples/web/dnprelay.js was not that of clients/typescript; now it is" >&2; exit 1; }
+	cd clients/typescript && SCREENS="$(CURDIR)/tmp/screens" npm run browser-test
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"

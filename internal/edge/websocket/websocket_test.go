@@ -152,7 +152,7 @@ func TestPing(t *testing.T) {
 		c := s.WantDatagram("first")
 		s.Send(c.Addr(), "answer")
 		p.want("answer")
-		ctx := p.CloseRead(t.Context()) // it reads on, as the connection in memory has no buffers
+		ctx := p.CloseRead(t.Context()) // it answers the edge, too
 		pass(time.Minute)
 		if err := p.Ping(ctx); err != nil {
 			t.Errorf("the edge does not answer a ping: %v", err)

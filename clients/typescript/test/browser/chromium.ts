@@ -1,5 +1,5 @@
 /** Chromium for tests, which CHROMIUM names if it is not in the path, and deployments with their pages. */
-import { spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync } from "node:fs";
 import { connect as connectTCP } from "node:net";
@@ -8,7 +8,7 @@ import { after, before, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { launch, type Browser, type Page } from "puppeteer-core";
 import type { Client } from "../../src/node.js";
-import { build, Deployment, patience, withoutGo } from "../deployment.js";
+import { build, Deployment, patience, root, withoutGo } from "../deployment.js";
 
 const screens = process.env["SCREENS"] ?? fileURLToPath(new URL("../../screens", import.meta.url));
 const candidates = [process.env["CHROMIUM"], "chromium", "chromium-browser", "google-chrome"].filter((name) => name !== undefined);
@@ -37,6 +37,11 @@ after(async () => {
   await browser?.close();
   for (const deployment of running) await deployment.stop();
 }, { timeout: patience });
+
+/** buildEdge builds the edge that runs alone. */
+export const buildEdge = (): void => {
+  execFileSync("go", ["build", "-trimpath", "-o", "bin/", "./cmd/edge"], { cwd: root, stdio: "inherit" });
+};
 
 /** start starts a deployment, which ends after the tests of this file. */
 export async function start(...flags: string[]): Promise<Deployment> {
