@@ -17,6 +17,7 @@ BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
 BENCHJSON ?= tmp/bench.json
+CARRIERCASE ?= 100,20,200,1
 PROFILECASE ?= 100,20,200,1
 
 IMAGE     ?= ghcr.io/dnprelay/dnprelay:dev
@@ -134,6 +135,12 @@ bench-system: testbed ## Measure processes of a whole deployment, 7 minutes (BEN
 bench-quick: build ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
 	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+
+.PHONY: bench-carriers
+bench-carriers: build ## Clients by UDP, WebSocket and WebTransport side by side, and 10,000 idle ones, 3 minutes (CARRIERCASE=100,20,200,1)
+	@mkdir -p "$(dir $(BENCHJSON))"
+	bin/dnpctl bench --case "$(CARRIERCASE)" --carrier udp,websocket,webtransport --rounds 5 --window 2s --json "$(BENCHJSON)" $(ARGS)
+	bin/dnpctl bench --idle 10000 --carrier udp,websocket
 
 .PHONY: bench-trace
 bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)

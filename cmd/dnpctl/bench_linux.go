@@ -34,18 +34,18 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		}
 	}
 	runner := &bench.Runner{Flags: c.Flags, Self: self}
-	results, err := runner.Cases(ctx, cases)
+	run := runner.Cases
+	if len(c.Carrier) > 1 && c.Case != "" {
+		run = runner.Beside
+	}
+	results, err := run(ctx, cases)
 	return errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.JSON, results))
 }
 
 // cases returns the cases that the flags choose.
 func (c *benchCommand) cases() ([]bench.Case, error) {
-	if c.Case != "" {
-		one, err := bench.ParseCase(c.Case, c.Model)
-		if err != nil {
-			return nil, &config.UsageError{Problem: err.Error()}
-		}
-		return []bench.Case{one}, one.Validate()
+	if c.Case != "" || c.Idle > 0 {
+		return c.byCarriers()
 	}
 	if c.Quick {
 		return bench.Quick(), nil
@@ -55,6 +55,19 @@ func (c *benchCommand) cases() ([]bench.Case, error) {
 		return nil, &config.UsageError{Problem: fmt.Sprintf("--only: there is no series %q", c.Only)}
 	}
 	return list, nil
+}
+
+// byCarriers returns the one case, for each carrier.
+func (c *benchCommand) byCarriers() ([]bench.Case, error) {
+	one := bench.Idle(c.Idle)
+	carriers, err := bench.ParseCarriers(c.Carrier)
+	if err == nil && c.Case != "" {
+		one, err = bench.ParseCase(c.Case, c.Model)
+	}
+	if err != nil {
+		return nil, &config.UsageError{Problem: err.Error()}
+	}
+	return bench.ByCarriers(one, carriers), one.Validate()
 }
 
 // BenchProcesses are the commands that a benchmark runs in processes of their own.

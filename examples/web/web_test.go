@@ -28,6 +28,17 @@ func TestPageIsShort(t *testing.T) {
 	}
 }
 
+// TestReadme: README.md of the project shows this page.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := "```html\n" + string(read(t, "index.html")) + "```\n"; !bytes.Contains(readme, []byte(block)) {
+		t.Error("README.md has another page than index.html")
+	}
+}
+
 func TestPageNamesFilesThatExist(t *testing.T) {
 	names := regexp.MustCompile(`(?:from |src=|href=)"\./([^"]+)"`).FindAllSubmatch(read(t, "index.html"), -1)
 	if len(names) == 0 {

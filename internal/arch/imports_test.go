@@ -77,7 +77,7 @@ var rules = map[string][]string{
 	"internal/edge/carrier":             {"internal/auth", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
-	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go"},
+	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
@@ -103,7 +103,7 @@ var rules = map[string][]string{
 	"internal/outage":    {}, // for shells
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"internal/turn/heap"},
-	"internal/bench":     {"internal/auth", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},
+	"internal/bench":     {"internal/auth", "internal/edge/certificate", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},
 	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/mutants":   {}, // runs the go command, for tests only

@@ -9,6 +9,35 @@ import (
 	"time"
 )
 
+// A Carrier is how the clients of a case bring their datagrams.
+type Carrier uint8
+
+const (
+	UDP Carrier = iota
+	WebSocket
+	WebTransport
+)
+
+var carrierNames = []string{"udp", "websocket", "webtransport"}
+
+// String returns the name of c.
+func (c Carrier) String() string { return carrierNames[c] }
+
+// ParseCarriers reads names of carriers, UDP for none.
+func ParseCarriers(names []string) (list []Carrier, err error) {
+	for _, name := range names {
+		i := slices.Index(carrierNames, name)
+		if i < 0 || slices.Contains(list, Carrier(i)) {
+			return nil, fmt.Errorf("--carrier: want %s, each once, got %q", strings.Join(carrierNames, ", "), name)
+		}
+		list = append(list, Carrier(i))
+	}
+	if len(list) == 0 {
+		list = []Carrier{UDP}
+	}
+	return list, nil
+}
+
 // A Case is one point of the sweep.
 type Case struct {
 	Name    string        // of its series
@@ -20,6 +49,7 @@ type Case struct {
 	Active  int           // states that the publisher changes; 0 means all, negative none
 	Model   Model         // the values that change in a tick
 	Half    bool          // values are half floats instead of floats
+	Carrier Carrier       // how clients come; all but UDP have no baselines
 	Rounds  int           // windows; 0 means those of the run
 	Alone   bool          // no baselines
 	Window  time.Duration // length of a window; 0 means that of the run
@@ -52,6 +82,9 @@ func (c *Case) String() string {
 	}
 	if c.Half {
 		s += "/f16"
+	}
+	if c.Carrier != UDP {
+		s += "/" + c.Carrier.String()
 	}
 	return s
 }
@@ -102,6 +135,21 @@ func Quick() []Case {
 		{Name: "sweep", States: 100, Hz: 20, Clients: 200, Edges: 1, Rounds: 4},
 		{Name: "half", States: 100, Hz: 20, Clients: 200, Edges: 1, Half: true, Rounds: 4},
 	}
+}
+
+// Idle returns the case that shows what clients cost that are connected and linked to a few states of which none changes.
+func Idle(clients int) Case {
+	return Case{Name: "idle", States: 5, Hz: 10, Clients: clients, Edges: 1, Active: -1, Alone: true, Rounds: 3, Window: 5 * time.Second}
+}
+
+// ByCarriers returns a case for each carrier, to be measured side by side.
+func ByCarriers(c Case, carriers []Carrier) (list []Case) {
+	for _, one := range carriers {
+		c.Carrier = one
+		c.Alone = c.Alone || one != UDP || len(carriers) > 1
+		list = append(list, c)
+	}
+	return list
 }
 
 // ParseCase reads STATES,HZ,CLIENTS,EDGES[,LINKS] and the name of a model.

@@ -13,6 +13,9 @@
 // goroutine, which acknowledges, links and counts. Clients cost so little that the figures
 // are those of the edge and not of the generator.
 //
+// Clients may come by WebSocket or WebTransport as well. Cases of several carriers are measured side by side: each has
+// processes of its own, and their windows take turns.
+//
 // # Cost
 //
 // CPU is the user and system time of each process in a window whose ends lie between two

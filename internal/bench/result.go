@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type Result struct {
 	Links   int     `json:"links_per_client"`
 	Model   string  `json:"model"`
 	Half    bool    `json:"half"`
+	Carrier string  `json:"carrier"`
 	Load    float64 `json:"load,omitempty"`
 	Rounds  int     `json:"rounds"`
 
@@ -43,7 +45,7 @@ type Result struct {
 	Latency   Quantiles `json:"latency_ms"`
 	Staleness Quantiles `json:"staleness_ms"` // age of the values that clients show; only when all values change
 
-	BytesPerUpdate     float64 `json:"wire_bytes_per_update"` // with UDP and IPv4 headers, per update that was new
+	BytesPerUpdate     float64 `json:"wire_bytes_per_update"` // with all headers, per update that was new
 	BytesPerLink       float64 `json:"wire_bytes_per_link"`   // the same, per update or repeat
 	UpdatesPerDatagram float64 `json:"links_per_datagram"`
 	RSS                int64   `json:"edge_rss_bytes"`
@@ -58,6 +60,9 @@ type Result struct {
 	BareSpread float64 `json:"edge_cpu_to_bare_sendmmsg_spread,omitempty"`
 	RawRatio   float64 `json:"updates_per_cpu_to_raw_nats,omitempty"`
 	NaiveRatio float64 `json:"updates_per_cpu_to_naive,omitempty"`
+
+	FirstRatio  float64 `json:"edge_cpu_per_update_to_first,omitempty"` // case of those measured side by side
+	FirstSpread float64 `json:"edge_cpu_per_update_to_first_spread,omitempty"`
 
 	LatencyRatio  float64 `json:"p99_latency_to_undisturbed,omitempty"` // of neighbouring windows
 	LatencySpread float64 `json:"p99_latency_to_undisturbed_spread,omitempty"`
@@ -74,14 +79,12 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-const headerBytes = 28 // of UDP and IPv4
-
 // Result returns the figures of some windows.
 func (s *Scene) Result(all []Round) Result {
 	c := s.Case
 	res := Result{
 		Case: c.String(), Name: c.Name, States: c.States, Hz: c.Hz, Clients: c.Clients, Edges: c.Edges,
-		Links: c.linksPerClient(), Model: c.Model.String(), Half: c.Half, Load: c.Load, Rounds: len(all),
+		Links: c.linksPerClient(), Model: c.Model.String(), Half: c.Half, Carrier: c.Carrier.String(), Load: c.Load, Rounds: len(all),
 		RSSPerClient: float64(s.full-s.empty) / float64(c.Clients), JoinSeconds: s.joining.Seconds(),
 	}
 	of := func(f func(*Round) float64) float64 { return Median(values(all, f)) }
@@ -107,7 +110,9 @@ func updates(r *Round) float64 { return float64(r.Window.Updates) }
 func perEdge(r *Round) float64 { return Ratio(updates(r), r.usage[edgeKind].Seconds()) }
 
 func (res *Result) traffic(of func(func(*Round) float64) float64) {
-	wire := func(r *Round) float64 { return float64(r.Window.bytes + headerBytes*r.Window.datagrams) }
+	wire := func(r *Round) float64 {
+		return float64(cmp.Or(r.Window.carried, r.Window.bytes+udpHeaders*r.Window.datagrams))
+	}
 	links := func(r *Round) float64 { return float64(r.Window.Updates + r.Window.repeats) }
 	res.BytesPerUpdate = of(func(r *Round) float64 { return Ratio(wire(r), updates(r)) })
 	res.BytesPerLink = of(func(r *Round) float64 { return Ratio(wire(r), links(r)) })
@@ -135,6 +140,15 @@ func (res *Result) baselines(of func(func(*Round) float64) float64, all []Round)
 	ours := func(r *Round) float64 { return Ratio(float64(r.usage[edgeKind]), updates(r)) }
 	res.RawRatio = of(func(r *Round) float64 { return Ratio(r.raw, ours(r)) })
 	res.NaiveRatio = of(func(r *Round) float64 { return Ratio(r.naive, ours(r)) })
+}
+
+// compare sets the ratio of the edges' CPU time per update to that of another case, whose windows were beside.
+func (res *Result) compare(own, other []Round) {
+	var ratios []float64
+	for i := range own {
+		ratios = append(ratios, Ratio(perEdge(&other[i]), perEdge(&own[i])))
+	}
+	res.FirstRatio, res.FirstSpread = Median(ratios), Spread(ratios)
 }
 
 func (res *Result) times(all []Round) {
@@ -200,6 +214,11 @@ func Write(w io.Writer, results []Result) error {
 	for i := range results {
 		for _, line := range results[i].warnings() {
 			fmt.Fprintln(w, "warning:", line)
+		}
+	}
+	for i := range results {
+		if r := &results[i]; r.FirstRatio > 0 {
+			fmt.Fprintf(w, "%s: %.2f times the edge CPU time per update of %s, ± %.0f %%\n", r.Case, r.FirstRatio, results[0].Case, 100*r.FirstSpread)
 		}
 	}
 	return err

@@ -92,6 +92,43 @@ func (r *Runner) run(ctx context.Context, c *Case) (res Result, err error) {
 	return s.Result(all), nil
 }
 
+// Beside runs cases side by side: their windows take turns, and results have their ratio to the first case.
+func (r *Runner) Beside(ctx context.Context, cases []Case) (results []Result, err error) {
+	scenes := make([]*Scene, len(cases))
+	for i := range cases {
+		s, err := r.Open(ctx, &cases[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", &cases[i], err)
+		}
+		defer s.Close()
+		s.Swarm.rest(true)
+		scenes[i] = s
+	}
+	rounds := make([][]Round, len(cases))
+	for range cmp.Or(cases[0].Rounds, r.Rounds) {
+		for i, s := range scenes {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			s.Swarm.rest(false)
+			one, err := s.round(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Case, err)
+			}
+			s.Swarm.rest(true)
+			rounds[i] = append(rounds[i], one)
+		}
+	}
+	for i, s := range scenes {
+		res := s.Result(rounds[i])
+		if i > 0 {
+			res.compare(rounds[i], rounds[0])
+		}
+		results = append(results, res)
+	}
+	return results, nil
+}
+
 // Open starts everything and links all clients.
 func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
 	s, err := r.Start(ctx, c)
@@ -111,7 +148,7 @@ func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
 
 // Start starts everything; clients connect when the swarm is told to.
 func (r *Runner) Start(ctx context.Context, c *Case) (*Scene, error) {
-	stack, err := r.startStack(ctx, c.Edges)
+	stack, err := r.startStack(ctx, c)
 	if err != nil {
 		stack.stop()
 		return nil, err
@@ -126,7 +163,7 @@ func (r *Runner) StartOn(ctx context.Context, c *Case, stack *Stack) (s *Scene, 
 		err = s.Publisher.putAll(ctx)
 	}
 	if err == nil {
-		s.Swarm, err = newSwarm(s.script, stack.Edges)
+		s.Swarm, err = newSwarm(s.script, stack)
 	}
 	if err != nil {
 		s.Close()
@@ -162,8 +199,8 @@ func (s *Scene) link(ctx context.Context) error {
 			return err
 		}
 		if time.Since(start) > LinkTimeout || ctx.Err() != nil {
-			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed; edges dropped:%s; generator lost %d", s.Swarm.linked.Load(),
-				want, s.Swarm.connected.Load(), s.Case.Clients, s.Swarm.closed.Load(), s.Stack.Drops(), s.Swarm.socket.overflows())
+			return fmt.Errorf("only %d of %d links came up, %d of %d clients, %d closed; edges dropped:%s; generator lost %d, and could not connect: %v", s.Swarm.linked.Load(),
+				want, s.Swarm.connected.Load(), s.Case.Clients, s.Swarm.closed.Load(), s.Stack.Drops(), s.Swarm.carrier.overflows(), s.Swarm.carrier.failure())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -195,12 +232,12 @@ func (s *Scene) round(ctx context.Context) (r Round, err error) {
 		return r, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	bare, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Sent: r.Window.record, Data: r.Window.sample})
+	bare, err := s.r.job(ctx, &Job{Port: s.Swarm.socket().port, Sent: r.Window.record, Data: r.Window.sample})
 	if err != nil {
 		return r, err
 	}
 	r.bare = float64(bare) * Ratio(float64(r.Window.datagrams), float64(len(r.Window.record)))
-	naive, err := s.r.job(ctx, &Job{Port: s.Swarm.socket.port, Peers: s.Case.Clients})
+	naive, err := s.r.job(ctx, &Job{Port: s.Swarm.socket().port, Peers: s.Case.Clients})
 	if err != nil {
 		return r, err
 	}
@@ -261,7 +298,7 @@ func (s *Scene) During(ctx context.Context, f func()) error {
 func (s *Scene) count(r *Round, from, to time.Time) {
 	r.Window.record = make([]Sent, 0, 1<<17)
 	time.Sleep(time.Until(from))
-	overflow, before := s.Swarm.socket.overflows(), s.Stack.usage()
+	overflow, before := s.Swarm.carrier.overflows(), s.Stack.usage()
 	s.Swarm.count(&r.Window)
 	for now := time.Now(); now.Before(to); now = time.Now() {
 		pause := 20*time.Millisecond + rand.N(40*time.Millisecond)
@@ -274,5 +311,5 @@ func (s *Scene) count(r *Round, from, to time.Time) {
 	}
 	s.Swarm.count(nil)
 	r.Wall = time.Since(r.Window.start)
-	r.overflow = s.Swarm.socket.overflows() - overflow
+	r.overflow = s.Swarm.carrier.overflows() - overflow
 }

@@ -28,6 +28,9 @@ const (
 	// Latencies are late by up to lookInterval.
 	lookInterval = 200 * time.Microsecond
 
+	// restInterval is the same while another swarm is measured.
+	restInterval = 10 * time.Millisecond
+
 	// A control message with a struct in_pktinfo, which has an interface number, the local
 	// address and the address, 4 bytes each, and 4 bytes of padding.
 	pktinfoBytes = unix.SizeofCmsghdr + 16
@@ -83,10 +86,7 @@ func openSocket(buffer int) (*Socket, error) {
 	s := &Socket{fd: fd}
 	s.in.init()
 	s.out.init()
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) != nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer)
-	}
-	err = errors.Join(err, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1), unix.Bind(fd, &unix.SockaddrInet4{}))
+	err = errors.Join(setReadBuffer(fd, buffer), unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1), unix.Bind(fd, &unix.SockaddrInet4{}))
 	name, nameErr := unix.Getsockname(fd)
 	if err = errors.Join(err, nameErr); err != nil {
 		s.Close()
@@ -96,11 +96,18 @@ func openSocket(buffer int) (*Socket, error) {
 	return s, nil
 }
 
+// setReadBuffer gives a socket a receive buffer of a size, or as much as this program may request.
+func setReadBuffer(fd, size int) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil {
+		return nil
+	}
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+}
+
 // Close closes the socket.
 func (s *Socket) Close() { _ = unix.Close(s.fd) } // an error would change nothing
 
-// read returns how many datagrams have arrived, for datagram. When there are none
-// it waits for lookInterval and returns 0.
+// read returns how many datagrams have arrived, for datagram. It does not wait.
 func (s *Socket) read() (n int, err error) {
 	for i := range s.in.headers {
 		h := &s.in.headers[i].hdr
@@ -112,11 +119,7 @@ func (s *Socket) read() (n int, err error) {
 	switch errno {
 	case 0:
 		return int(r), nil
-	case unix.EAGAIN:
-		pause := unix.NsecToTimespec(int64(lookInterval))
-		_ = unix.Nanosleep(&pause, nil) // a signal that ends it early does no harm
-		return 0, nil
-	case unix.EINTR, unix.ECONNREFUSED:
+	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED:
 		return 0, nil
 	}
 	return 0, os.NewSyscallError("recvmmsg", errno)
@@ -170,11 +173,14 @@ func sendAll(fd int, headers []mmsghdr) {
 }
 
 // overflows returns how many datagrams a full read buffer has dropped.
-func (s *Socket) overflows() uint32 {
+func (s *Socket) overflows() uint32 { return socketDrops(s.fd) }
+
+// socketDrops returns how many datagrams the full read buffer of a socket has dropped.
+func socketDrops(fd int) uint32 {
 	const drops = 8 // index of the counter in the result of SO_MEMINFO
 	var info [drops + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
 		return 0

@@ -4,6 +4,8 @@ package bench
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/edge/certificate"
 	"github.com/dnprelay/dnprelay/internal/proc"
 )
 
@@ -36,15 +39,18 @@ const (
 // A Stack is the processes of one deployment.
 type Stack struct {
 	URL   string           // of NATS
-	Edges []netip.AddrPort // for clients
+	Edges []netip.AddrPort // for clients, by the carrier of the case
 	HTTP  []string         // of the edges, for metrics and profiles
+
+	roots *x509.CertPool // that clients trust; nil unless their carrier is WebTransport
+	dir   string         // of temporary files; empty for none
 
 	processes [generatorKind][]*proc.Process
 }
 
 // startStack starts NATS, a relay and edges, and returns when all are ready. The stack is
 // not nil even with an error.
-func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
+func (r *Runner) startStack(ctx context.Context, c *Case) (*Stack, error) {
 	s := &Stack{}
 	listen, err := freeTCP()
 	if err != nil {
@@ -55,8 +61,11 @@ func (r *Runner) startStack(ctx context.Context, edges int) (*Stack, error) {
 	if err == nil {
 		_, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
-	for i := 0; i < edges && err == nil; i++ {
-		err = r.startEdge(ctx, s, i)
+	if err == nil && c.Carrier == WebTransport {
+		err = s.certify()
+	}
+	for i := 0; i < c.Edges && err == nil; i++ {
+		err = r.startEdge(ctx, s, c.Carrier, i)
 	}
 	if err == nil && r.Pin {
 		err = s.pin()
@@ -84,7 +93,7 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 	return web, s.start(ctx, kind, name, exec.Command(filepath.Join(r.Bin, program), flags...), func() bool { return ready(web) })
 }
 
-func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
+func (r *Runner) startEdge(ctx context.Context, s *Stack, carrier Carrier, i int) error {
 	addr, err := freeUDP()
 	if err != nil {
 		return err
@@ -96,9 +105,57 @@ func (r *Runner) startEdge(ctx context.Context, s *Stack, i int) error {
 	if !r.Limits { // thousands of clients connect at once
 		flags = append(flags, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
+	if carrier != UDP {
+		var more []string
+		if addr, more, err = s.web(carrier); err != nil {
+			return err
+		}
+		flags = append(flags, more...)
+	}
 	web, err := r.startNode(ctx, s, edgeKind, "edge", fmt.Sprintf("edge %d", i), flags...)
 	s.Edges, s.HTTP = append(s.Edges, addr), append(s.HTTP, web)
 	return err
+}
+
+// web returns an address for clients that do not speak UDP, and the flags with which an edge serves them.
+func (s *Stack) web(carrier Carrier) (addr netip.AddrPort, flags []string, err error) {
+	flags = []string{"--" + carrier.String(), "", "--websocket-connections", strconv.Itoa(clientsMax)}
+	if carrier == WebTransport {
+		addr, err = freeUDP()
+		flags = append(flags, "--tls-cert", filepath.Join(s.dir, certFile), "--tls-key", filepath.Join(s.dir, keyFile))
+	} else if flags[1], err = freeTCP(); err == nil {
+		addr, err = netip.ParseAddrPort(flags[1])
+	}
+	flags[1] = addr.String()
+	return addr, flags, err
+}
+
+// Files of Stack.dir.
+const (
+	certFile = "cert.pem"
+	keyFile  = "key.pem"
+)
+
+// certify makes the certificate of the edges.
+func (s *Stack) certify() error {
+	cert, _, err := certificate.Own(time.Now())
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "dnp-bench-"); err != nil {
+		return err
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
+	s.roots = x509.NewCertPool()
+	s.roots.AppendCertsFromPEM(certPEM)
+	return errors.Join(
+		os.WriteFile(filepath.Join(s.dir, certFile), certPEM, 0o600),
+		os.WriteFile(filepath.Join(s.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
+	)
 }
 
 // pin binds the edges to core 0 and everything else to core 1.
@@ -115,6 +172,9 @@ func (s *Stack) pin() error {
 func (s *Stack) stop() {
 	for _, p := range slices.Concat(s.processes[:]...) {
 		p.Stop()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir) // what remains is small, and of no use
 	}
 }
 

@@ -4,20 +4,19 @@ package bench
 
 import (
 	"bytes"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"golang.org/x/sys/unix"
 )
 
-// A Swarm is all clients of a case, on one socket and in one goroutine.
+// A Swarm is all clients of a case, on one carrier and in one goroutine.
 type Swarm struct {
-	socket *Socket
-	script *script
-	edges  []netip.AddrPort
+	carrier carrier
+	script  *script
 
 	// Set in Do.
 	Counted int // clients[:Counted] count in windows; 0 means all
@@ -41,6 +40,7 @@ type Swarm struct {
 	closed            atomic.Int64
 	stopped           chan struct{}
 	stopping          atomic.Bool
+	resting           atomic.Bool // see rest
 }
 
 // A Client is one DNP peer. It drops values and messages, which a real one keeps.
@@ -94,6 +94,7 @@ type Window struct {
 	staleness Histogram
 	record    []Sent // of the first datagrams with updates
 	sample    []byte // the largest datagram
+	carried   uint64 // bytes of the carrier with all headers; 0 for UDP
 	start     time.Time
 }
 
@@ -108,14 +109,14 @@ type Sent struct {
 // per second.
 const recordMax = 1 << 20
 
-func newSwarm(s *script, edges []netip.AddrPort) (*Swarm, error) {
-	socket, err := openSocket(swarmBuffer)
+func newSwarm(s *script, stack *Stack) (*Swarm, error) {
+	carrier, err := openCarrier(s.c, stack)
 	if err != nil {
 		return nil, err
 	}
-	w := &Swarm{socket: socket, script: s, edges: edges, clients: make([]Client, s.c.Clients), Stalled: -1, stopped: make(chan struct{})}
+	w := &Swarm{carrier: carrier, script: s, clients: make([]Client, s.c.Clients), Stalled: -1, stopped: make(chan struct{})}
 	for i := range w.clients {
-		w.clients[i].Edge = uint8(i % len(edges))
+		w.clients[i].Edge = uint8(i % len(stack.Edges))
 	}
 	return w, nil
 }
@@ -124,47 +125,68 @@ func newSwarm(s *script, edges []netip.AddrPort) (*Swarm, error) {
 func (w *Swarm) run() {
 	defer close(w.stopped)
 	for !w.stopping.Load() {
-		n, err := w.socket.read()
-		if err != nil {
+		n, err := w.turn()
+		switch {
+		case err != nil:
 			Progress("the clients end: %v", err)
 			return
+		case n == 0:
+			w.pause()
 		}
-		w.turn(time.Now(), n)
 	}
 	w.Do(func(clients []Client) {
 		for i := range clients {
 			if clients[i].Phase == Connected {
-				w.send(i, append(w.socket.Room(), byte(wire.CommandConnectionClose)))
+				w.send(i, append(w.carrier.Room(), byte(wire.CommandConnectionClose)))
 			}
 		}
 	})
 }
 
+// pause waits until the next look, in the kernel, because a timer of the runtime would have a thread wait for it in epoll.
+func (w *Swarm) pause() {
+	pause := unix.NsecToTimespec(int64(lookInterval))
+	if w.resting.Load() {
+		pause = unix.NsecToTimespec(int64(restInterval))
+	}
+	_ = unix.Nanosleep(&pause, nil) // a signal that ends it early does no harm
+}
+
+// rest makes the swarm look seldom, while another swarm is measured.
+func (w *Swarm) rest(on bool) { w.resting.Store(on) }
+
 func (w *Swarm) stop() {
 	w.stopping.Store(true)
 	<-w.stopped
-	w.socket.Close()
+	w.carrier.Close()
 }
 
-func (w *Swarm) turn(now time.Time, n int) {
+// turn handles what has arrived, and returns how many datagrams that were.
+func (w *Swarm) turn() (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if n, err = w.carrier.read(); err != nil {
+		return 0, err
+	}
+	now := time.Now()
 	w.connectDue(now)
 	last := w.line.last(now)
 	for i := range n {
-		from, to, data := w.socket.datagram(i)
-		index := int(to - firstAddress)
+		a := w.carrier.datagram(i)
 		switch {
-		case index >= len(w.clients) || len(data) == 0:
-		case from == w.edges[w.clients[index].Edge]:
-			w.receive(now, last, index, data)
-		case w.window == nil && wire.Command(data[0]) == wire.CommandLinkUpdate:
+		case a.client < 0 || a.client >= len(w.clients):
+		case a.data == nil:
+			w.close(a.client)
+		case !a.baseline:
+			w.receive(now, last, a.client, a.data)
+		case w.window == nil && wire.Command(a.data[0]) == wire.CommandLinkUpdate:
 			// A datagram of a baseline, outside of windows. It is read like one of an edge,
 			// because reading slows a sender on the other hyperthread of the core.
-			w.updates(now, last, index, data)
+			w.updates(now, last, a.client, a.data)
 		}
 	}
-	w.socket.Flush()
+	w.carrier.Flush()
+	return n, nil
 }
 
 // connectDue sends the connection requests and logins that are due.
@@ -200,13 +222,13 @@ func (w *Swarm) request(now time.Time, index int) {
 		c.Phase, c.Began = Connecting, now
 	}
 	c.requested = now
-	w.send(index, wire.AppendConnectionRequest(w.socket.Room()))
+	w.send(index, wire.AppendConnectionRequest(w.carrier.Room()))
 }
 
 // logIn sends the login of a client, its first reliable message.
 func (w *Swarm) logIn(now time.Time, index int) {
 	w.clients[index].requested = now
-	w.send(index, wire.ReliableMessage{Data: w.Login(index)}.Append(w.socket.Room()))
+	w.send(index, wire.ReliableMessage{Data: w.Login(index)}.Append(w.carrier.Room()))
 }
 
 // accepted handles that the edge answered the request of a client.
@@ -226,7 +248,7 @@ func (w *Swarm) enter(index int) {
 }
 
 func (w *Swarm) send(index int, data []byte) {
-	w.socket.Send(ClientAddress(index), w.edges[w.clients[index].Edge], data)
+	w.carrier.send(index, data)
 }
 
 // receive handles one datagram of an edge.
@@ -284,7 +306,7 @@ func (w *Swarm) close(index int) {
 // command has an effect when it arrives again.
 func (w *Swarm) acknowledge(index int, data []byte) {
 	if _, seq, ok := wire.Numbered(data); ok {
-		w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.socket.Room()))
+		w.send(index, wire.ReliableAck{Seq: seq, Code: wire.AckSuccess}.Append(w.carrier.Room()))
 	}
 }
 
@@ -298,7 +320,7 @@ func (w *Swarm) link(index int, data []byte) {
 	if string(m.Message) == "h" { // a hello, whose id is any
 		if !slices.Contains(c.hellos, m.Link) { // libraries answer the first only
 			c.hellos = append(c.hellos, m.Link)
-			w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.Room()))
+			w.send(index, wire.LinkUp{Link: m.Link}.Append(w.carrier.Room()))
 		}
 		return
 	}
@@ -313,7 +335,7 @@ func (w *Swarm) link(index int, data []byte) {
 			c.In = time.Now()
 		}
 	}
-	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.socket.Room()))
+	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.carrier.Room()))
 }
 
 // slotOf numbers LinkIds in the order in which a server gives them: 0x8000 up to
@@ -392,18 +414,22 @@ func (w *Swarm) Do(f func(clients []Client)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w.clients)
-	w.socket.Flush()
+	w.carrier.Flush()
 }
 
 // Send sends a datagram as a client, with the address of the client. It is called in Do.
-func (w *Swarm) Send(index int, data []byte) { w.send(index, append(w.socket.Room(), data...)) }
+func (w *Swarm) Send(index int, data []byte) { w.send(index, append(w.carrier.Room(), data...)) }
 
-// Sender returns a socket with a queue of its own that sends from the port of the swarm.
+// Sender returns a socket with a queue of its own that sends from the port of a swarm whose carrier is UDP.
 func (w *Swarm) Sender() *Socket {
-	s := &Socket{fd: w.socket.fd, port: w.socket.port}
+	own := w.socket()
+	s := &Socket{fd: own.fd, port: own.port}
 	s.out.init()
 	return s
 }
+
+// socket returns the socket of a swarm whose carrier is UDP.
+func (w *Swarm) socket() *Socket { return w.carrier.(*udpCarrier).Socket }
 
 // MarkInterrupted marks the clients with a link that shows a tick older than an age. It is
 // called in Do, and marks none between windows, when no state changes.
@@ -425,8 +451,12 @@ func (w *Swarm) begin(line timeline) { w.Do(func([]Client) { w.line = line }) }
 // count begins to count in a window, or ends it if win is nil.
 func (w *Swarm) count(win *Window) {
 	w.Do(func([]Client) {
+		if w.window != nil {
+			w.window.carried = w.carrier.received() - w.window.carried
+		}
 		w.window = win
 		if win != nil {
+			win.carried = w.carrier.received()
 			win.start = time.Now()
 		}
 	})

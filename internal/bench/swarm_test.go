@@ -19,7 +19,7 @@ func TestSwarm(t *testing.T) {
 	const clients, ticks = 300, 5
 	c := Case{States: 2, Hz: 20, Clients: clients}
 	s := newServer(t, newScript(&c))
-	w, err := newSwarm(s.script, []netip.AddrPort{s.socket.LocalAddr()})
+	w, err := newSwarm(s.script, &Stack{Edges: []netip.AddrPort{s.socket.LocalAddr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +45,8 @@ func TestSwarm(t *testing.T) {
 	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.Latency.n != win.Updates {
 		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.Latency.n)
 	}
-	if win.staleness.n != 2*clients || w.socket.overflows() != 0 {
-		t.Errorf("%d links sampled, want %d; %d datagrams lost", win.staleness.n, 2*clients, w.socket.overflows())
+	if win.staleness.n != 2*clients || w.carrier.overflows() != 0 {
+		t.Errorf("%d links sampled, want %d; %d datagrams lost", win.staleness.n, 2*clients, w.carrier.overflows())
 	}
 	if len(s.addresses) != clients {
 		t.Errorf("clients came from %d addresses, want %d", len(s.addresses), clients)

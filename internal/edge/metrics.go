@@ -20,6 +20,9 @@ type Counts struct {
 	login.Stats
 	TasksLost uint64          // messages that did not fit into an inbox
 	Durable   takeover.Counts // of durable sessions
+
+	Impostors    uint64 // datagrams by UDP in the name of carried clients
+	ArrivalsLost uint64 // datagrams of carried clients that did not fit into an inbox
 }
 
 // Stats are the counters of an edge, summed over its workers.
@@ -33,9 +36,6 @@ type Stats struct {
 	InboxBytes int64  // of messages of the bus that wait for a worker
 	InboxTasks int64  // that wait for a worker
 	BadHeads   uint64 // heads that were malformed
-
-	Impostors    uint64 // datagrams by UDP in the name of carried clients
-	ArrivalsLost uint64 // datagrams of carried clients that did not fit into an inbox
 }
 
 // Stats asks every worker for its counters. It fails if ctx ends before all have answered.
@@ -63,7 +63,10 @@ func (e *Edge) Stats(ctx context.Context) (Stats, error) {
 
 // Counts returns the counters of the worker, for a caller that turns it.
 func (w *Worker) Counts() Counts {
-	c := Counts{Counts: *w.spaces.Counts(), Stats: w.judge.Stats, TasksLost: w.tasks.Lost()}
+	c := Counts{Counts: *w.spaces.Counts(), Stats: w.judge.Stats, TasksLost: w.tasks.Lost(), Impostors: w.impostors}
+	if w.arrivals != nil {
+		c.ArrivalsLost = w.arrivals.Lost()
+	}
 	if w.takeover != nil {
 		c.Durable = w.takeover.Counts()
 	}
@@ -72,10 +75,6 @@ func (w *Worker) Counts() Counts {
 
 func (w *Worker) stats() Stats {
 	s := Stats{Counts: w.Counts(), Protocol: *w.ep.Stats(), Replicas: w.past}
-	s.Impostors = w.impostors
-	if w.arrivals != nil {
-		s.ArrivalsLost = w.arrivals.Lost()
-	}
 	s.InboxBytes, s.InboxTasks = w.tasks.Bytes(), int64(w.tasks.Len())
 	for r := range w.spaces.Replicas {
 		telemetry.Sum(&s.Replicas, r.Stats())

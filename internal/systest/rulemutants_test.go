@@ -72,7 +72,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "repeats_take_others_back", File: "client/state.go", Old: "\ts.forget(index)\n\treturn false", New: "\treturn false", Package: "client", Run: "^TestCrossing$"},
 	{Name: "refused_value_is_ignored", File: "client/state.go", Old: "since < 2*s.client.trip && bytes", New: "bytes", Package: "client", Run: "^TestCrossing$"},
 	{Name: "sends_without_bound", File: "client/client.go", Old: "len(c.queued) >= queuedMessagesMax || c.queuedBytes+len(data) > queuedBytesMax", New: "false", Package: "client", Run: "^TestSendBounds$"},
-	{Name: "own_state_is_sent_once", File: "client/state.go", Old: "s.source.Changed(index)\n\t\t\t\tw.advance()", New: "w.advance()", Package: "client", Run: "^TestRepeats$"},
+	{Name: "own_state_is_sent_once", File: "client/state.go", Old: "s.source.Changed(index)\n\t\t\t\tw.advance(c.remember)", New: "w.advance(c.remember)", Package: "client", Run: "^TestRepeats$"},
 
 	// What operators read.
 	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},
@@ -86,8 +86,8 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "left_out_is_not_counted", File: "internal/edge/login/login.go", Old: "\t\tl.leftOut++\n", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
 
 	// What strangers cost.
-	{Name: "greeted_twice", File: "dnp/proof.go", Old: "e.unproven.remove(u)\n\te.send(", New: "e.send(", Package: "dnp", Run: "^TestGreetedOnce$"},
-	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "if u == nil {\n\t\treturn // its", New: "if u == nil {\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},
+	{Name: "greeted_twice", File: "dnp/proof.go", Old: "case u != nil:\n\t\te.unproven.remove(u)\n\tcase !e.known(to)", New: "case u != nil:\n\tcase !e.known(to)", Package: "dnp", Run: "^TestGreetedOnce$"},
+	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "case !e.known(to):\n\t\treturn // its", New: "case !e.known(to):\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},
 	{Name: "refused_are_not_greeted", File: "dnp/proof.go", Old: "verdict == LoginRefuse && kind == admit.Login:", New: "verdict == LoginRefuse && kind == admit.ProvenLogin+9:", Package: "dnp", Run: "^TestLoginRefused$"},
 	{Name: "greeted_is_not_proven", File: "dnp/proof.go", Old: "kind = admit.ProvenLogin", New: "kind = admit.Login", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "answers_are_admitted", File: "dnp/proof.go", Old: "case e.cfg.Login != nil:\n\t\te.receiveGreeted(from, m.Link, now)\n", New: "case e.cfg.Login != nil && e.judge(from, admit.Answer, now) == admit.Pass:\n\t\te.receiveGreeted(from, m.Link, now)\n\tcase e.cfg.Login != nil:\n", Package: "dnp", Run: "^TestGreetingsUnderFlood$"},

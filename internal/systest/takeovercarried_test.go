@@ -52,9 +52,10 @@ func (e *takeoverEdge) stepCarried() {
 
 // A carriedConn is one connection of a client. It implements carrier.Transport for the edge.
 type carriedConn struct {
-	wire *carriedWire
-	e    *takeoverEdge
-	conn *carrier.Conn
+	wire  *carriedWire
+	e     *takeoverEdge
+	start int // of the process
+	conn  *carrier.Conn
 }
 
 // Write implements carrier.Transport.
@@ -83,7 +84,7 @@ func (c *carriedConn) Close(r carrier.Reason) {
 }
 
 // lost reports whether the process at the other end is gone.
-func (c *carriedConn) lost() bool { return !slices.Contains(c.e.carried, c) || !c.e.alive }
+func (c *carriedConn) lost() bool { return c.e.start != c.start || !c.e.alive }
 
 // A carriedWire is the client's side: it holds a connection, and makes another one when that ends.
 type carriedWire struct {
@@ -92,6 +93,7 @@ type carriedWire struct {
 	now   *carriedConn  // nil while there is none
 	next  time.Duration // of the next attempt
 	heard time.Duration
+	last  carrier.Reason // for which an edge closed the latest connection
 }
 
 func newCarriedWire(p *takeoverPlayer) *carriedWire {
@@ -126,7 +128,7 @@ func (c *carriedWire) dial() {
 		w.Fatalf("the edge greets with %s: %v", seat.Greeting(), err)
 	}
 	c.token = greeting.Token
-	c.now = &carriedConn{wire: c, e: e}
+	c.now = &carriedConn{wire: c, e: e, start: e.start}
 	e.carried = append(e.carried, c.now)
 	c.now.conn = seat.Open(c.now)
 	w.print("player %d is connected to %s", c.p.index, e.name)
@@ -167,7 +169,7 @@ func (c *carriedWire) closed(old *carriedConn, r carrier.Reason) {
 		return
 	}
 	c.p.w.print("%s closes the connection of player %d: %s", old.e.name, c.p.index, r.Text())
-	c.now, c.next = nil, c.p.w.net.Elapsed()
+	c.now, c.next, c.last = nil, c.p.w.net.Elapsed(), r
 	if r == carrier.Unknown {
 		c.p.closed("no edge has the session")
 	}

@@ -52,9 +52,23 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.locations.present(claim.name) {", New: "if true {",
 		Args: []string{"-takeover-seeds", "600"}},
+	{Name: "carried_wait_for_ever", File: "internal/edge/carried.go", Old: "func (r *carriage) Opened(c *carrier.Conn) {\n\tr.w.must(func(time.Time) { r.w.setReachable(c.Addr()) })", New: "func (r *carriage) Opened(c *carrier.Conn) {\n\t_ = c",
+		Run: carriedRun, Args: carriedArgs, Survives: "the edge asks a client whose connection ended, and the answer shows the same"},
+	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "case w.takeover != nil && !w.takeover.Directly(client):", New: "case false:", Run: carriedRun, Args: carriedArgs},
+	{Name: "carried_unknown_is_not_told", File: "internal/edge/takeover/search.go", Old: "return s.Log.Phase() == sessionlog.Over && s.About.ID == \"\"", New: "_ = sessionlog.Over\n\t\treturn false", Run: "^TestCarriedUnknown$"},
+	{Name: "carried_lost_and_not_searched", File: "internal/edge/takeover/search.go", Old: "s != nil && s.path == (Path{}) && s.stays() {", New: "s != nil && false {", Run: carriedRun, Args: carriedArgs},
+	{Name: "silent_are_forgotten_while_alone", File: "internal/edge/takeover/search.go", Old: "s.search.silent = s.search.silent && able && !known", New: "s.search.silent = false", Run: carriedRun, Args: carriedArgs},
+	{Name: "late_datagrams_of_carried_count", File: "internal/edge/takeover/state.go", Old: "(edge != s.left || !now.Before(s.leftUntil))", New: "true", Run: carriedRun, Args: carriedArgs,
+		Survives: "what the client says next shows the way; only a pause gets longer"},
+	{Name: "forged_in_the_name_of_carried", File: "internal/edge/worker.go", Old: "w.impostors++\n\t\t\tcontinue", New: "w.impostors++", Run: "^TestCarriedForged$"},
 	{Name: "held_datagrams_are_forgotten", File: "internal/edge/takeover/adopt.go", Old: "\tb.receiveHeld(now, s.client)\n\tb.reply(s)", New: "\tb.reply(s)",
 		Survives: "clients send them again after half a second"},
 }
+
+// carriedRun plays clients that come by a carrier, as many seeds as takeoverMutantSeeds.
+const carriedRun = "^TestTakeoverCarried$"
+
+var carriedArgs = []string{"-takeover-seeds", strconv.Itoa(3 * takeoverMutantSeeds)}
 
 func TestTakeoverMutantsApply(t *testing.T) {
 	mutants.Check(t, slices.Concat(takeoverMutants, twinTakeoverMutants))

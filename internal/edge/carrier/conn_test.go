@@ -162,7 +162,7 @@ func TestUnconfirmed(t *testing.T) {
 		if len(e.Output.Full()) != 1 || len(m.marks) != 3 {
 			t.Errorf("%d marks, want another one when the room is used up", len(m.marks))
 		}
-		time.Sleep(carrier.WriteTimeout - 1)
+		time.Sleep(carrier.WriteTimeout - time.Nanosecond)
 		if e.Sweep(); conn.Ended() {
 			t.Error("the connection ended too early")
 		}

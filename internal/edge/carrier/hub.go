@@ -67,7 +67,7 @@ type Hub struct {
 	counts counters
 
 	// mu guards the rest. Listeners, workers and writers meet here, when connections begin and end, and once for each
-	// datagram to a client.
+	// flush to a client.
 	mu        sync.RWMutex
 	gate      *admit.Gate // under the lock of writers
 	conns     map[netip.AddrPort]*Conn

@@ -27,7 +27,7 @@ func (o *Output) Send(to netip.AddrPort, b []byte) {
 		o.UDP.Send(to, b)
 		return
 	}
-	c := o.Hub.Conn(to)
+	c := o.conn(to)
 	if c == nil {
 		o.Hub.counts.outLost.Add(1)
 		return
@@ -41,9 +41,18 @@ func (o *Output) Send(to netip.AddrPort, b []byte) {
 		o.Hub.counts.full.Add(1)
 		o.full = append(o.full, to)
 	}
-	if n := len(o.dirty); n == 0 || o.dirty[n-1] != c { // the datagrams of a client come together
+	if n := len(o.dirty); n == 0 || o.dirty[n-1] != c {
 		o.dirty = append(o.dirty, c)
 	}
+}
+
+// conn returns the connection of a client, or nil. The datagrams of a client come together, so most need no look into the Hub,
+// which all workers share.
+func (o *Output) conn(to netip.AddrPort) *Conn {
+	if n := len(o.dirty); n > 0 && o.dirty[n-1].addr == to {
+		return o.dirty[n-1]
+	}
+	return o.Hub.Conn(to)
 }
 
 // Flush has everything written.

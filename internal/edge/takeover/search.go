@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/sessionlog"
 )
 
 // A balancer may let only the answers of the edge through to which it sends the client. A client that only
@@ -100,8 +101,11 @@ func (b *base) Directly(client netip.AddrPort) bool {
 
 // Nowhere reports whether no edge has a session of this client.
 func (b *base) Nowhere(now time.Time, client netip.AddrPort) bool {
+	if s := b.byAddr[client]; s != nil {
+		return s.Log.Phase() == sessionlog.Over && s.About.ID == "" // the log said so just now
+	}
 	kind, _, _ := b.locations.locate(now, b.client(client))
-	return kind == placeNowhere && b.byAddr[client] == nil
+	return kind == placeNowhere
 }
 
 // watch looks after the way to the client of a session, and returns when to look again; zero for never.

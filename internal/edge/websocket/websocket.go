@@ -36,6 +36,13 @@ const (
 // values.
 const sendBuffer = 32 << 10
 
+// Sizes of the buffers of a connection in bytes, for most of the time an idle one. Clients send short messages, and what an
+// edge writes is in a corked connection.
+const (
+	readBuffer  = 1 << 10
+	writeBuffer = 256
+)
+
 // Config is what a Server is made of.
 type Config struct {
 	Hub     *carrier.Hub
@@ -179,7 +186,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c = seat.Open(t)
-	c.Lost(s.read(c, t))
+	s.serving.Go(func() { c.Lost(s.read(c, t)) }) // not in this goroutine, whose stack and request would remain
 }
 
 // refuse answers a client that has no place.
@@ -321,8 +328,11 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	_ = conn.SetDeadline(time.Time{}) // those of the server; the first write notices a failure
 	h.conn = &corked{Conn: conn}
-	rw.Writer.Reset(h.conn)
-	return h.conn, rw, nil
+	own := bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(h.conn, writeBuffer))
+	if rw.Reader.Buffered() == 0 { // else the client did not wait for the answer
+		own.Reader = bufio.NewReaderSize(h.conn, readBuffer)
+	}
+	return h.conn, own, nil
 }
 
 // A corked is a connection that collects what is written while it is corked. Frames of the library's own, such as

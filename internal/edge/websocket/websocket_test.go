@@ -152,7 +152,7 @@ func TestPing(t *testing.T) {
 		c := s.WantDatagram("first")
 		s.Send(c.Addr(), "answer")
 		p.want("answer")
-		ctx := p.CloseRead(t.Context()) // it answers the edge, too
+		ctx := p.CloseRead(t.Context()) // it reads on, as the connection in memory has no buffers
 		pass(time.Minute)
 		if err := p.Ping(ctx); err != nil {
 			t.Errorf("the edge does not answer a ping: %v", err)

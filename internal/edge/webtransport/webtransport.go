@@ -63,6 +63,7 @@ type Config struct {
 // A Server is a listener for WebTransport sessions.
 type Server struct {
 	cfg       Config
+	socket    packetSocket
 	quic      *quic.Transport
 	http      *http3.Server
 	sessions  *webtransport.Server
@@ -75,9 +76,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.TLS == nil {
 		return nil, errors.New("webtransport: there is no certificate")
 	}
-	s := &Server{cfg: cfg}
+	s := &Server{cfg: cfg, socket: newSocket(cfg.Socket)}
 	s.quic = &quic.Transport{
-		Conn: cfg.Socket, ConnContext: s.arrive,
+		Conn: s.socket, ConnContext: s.arrive,
 		VerifySourceAddress: func(net.Addr) bool { return s.newcomers.Crowded() },
 	}
 	if cfg.Key != nil {
@@ -105,11 +106,14 @@ func (s *Server) Addr() net.Addr { return s.cfg.Socket.LocalAddr() }
 
 // Run serves until ctx ends. Connections end when the Hub closes them; Run waits for them.
 func (s *Server) Run(ctx context.Context) error {
+	var sending sync.WaitGroup
+	sending.Go(s.socket.run)
 	err := s.accept(ctx)
 	s.serving.Wait()
-	if e := errors.Join(s.sessions.Close(), s.quic.Close(), s.cfg.Socket.Close()); ctx.Err() != nil {
+	if e := errors.Join(s.sessions.Close(), s.quic.Close(), s.socket.Close()); ctx.Err() != nil {
 		err = e
 	}
+	sending.Wait()
 	if err != nil {
 		return fmt.Errorf("webtransport: %w", err)
 	}
