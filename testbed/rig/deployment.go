@@ -121,7 +121,7 @@ type Deployment struct {
 	cfg *Config
 }
 
-// Deploy starts everything and waits until every relay and edge is ready. Close ends what
+// Deploy starts everything and waits until every relay and edge is ready, and knows all others. Close ends what
 // it started, also after an error.
 func Deploy(ctx context.Context, cfg Config) (d *Deployment, err error) {
 	d = &Deployment{cfg: &cfg, Network: cfg.Network}
@@ -141,7 +141,22 @@ func Deploy(ctx context.Context, cfg Config) (d *Deployment, err error) {
 			return d, err
 		}
 	}
-	return d, nil
+	return d, d.awaitMembers(ctx)
+}
+
+// awaitMembers waits until every relay and edge knows all others: an edge that dies before is missed by none.
+func (d *Deployment) awaitMembers(ctx context.Context) error {
+	all := slices.Concat(d.Relays, d.Edges)
+	for _, n := range all {
+		err := n.Await(ctx, StartTimeout, "knows all nodes", func() bool {
+			known, _ := d.Web.Metric(n.Host.At(HTTPPort), "dnp_cluster_members")
+			return int(known) == len(all)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *Deployment) makeNodes() (err error) {
