@@ -12,7 +12,7 @@ import (
 const handshakesMax = 2048
 
 // A Listener accepts TCP connections, of which it bounds those that are no WebSockets yet. Beyond the bound it closes the
-// oldest: who connects and says nothing shuts nobody out. The server calls its State.
+// oldest, so that clients which connect and say nothing do not keep others out. The server calls its State.
 type Listener struct {
 	net.Listener
 	hub *Hub
