@@ -74,10 +74,10 @@ var rules = map[string][]string{
 	"internal/edge/fanout": {
 		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
-	"internal/edge/carrier":             {"internal/auth", "dnp", "dnp/admit"},
+	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
-	"internal/edge/webtransport":        {"internal/edge/carrier", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
+	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {

@@ -25,21 +25,40 @@ type balancer struct {
 func newBalancer(t *testing.T, pick func() netip.AddrPort) *balancer {
 	t.Helper()
 	b := &balancer{pick: pick, known: map[netip.AddrPort]int{}}
-	for _, c := range []**net.UDPConn{&b.front, &b.back} {
-		var err error
-		if *c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
-			t.Fatal(err)
-		}
+	b.front, b.back = loopbackSocket(t), loopbackSocket(t)
+	pumpUntilEnd(t, b.front, b.toEdge)
+	pumpUntilEnd(t, b.back, b.toClient)
+	return b
+}
+
+func loopbackSocket(t *testing.T) *net.UDPConn {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return c
+}
+
+// pumpUntilEnd pumps until the test ends, and closes the socket.
+func pumpUntilEnd(t *testing.T, c *net.UDPConn, each func(from netip.AddrPort, p []byte)) {
 	var wait sync.WaitGroup
-	wait.Go(func() { pump(b.front, b.toEdge) })
-	wait.Go(func() { pump(b.back, b.toClient) })
+	wait.Go(func() { pump(c, each) })
 	t.Cleanup(func() {
-		b.front.Close()
-		b.back.Close()
+		c.Close()
 		wait.Wait()
 	})
-	return b
+}
+
+// moveClient gives the client another address, as a change of its network does. What comes for the former one is lost.
+func (b *balancer) moveClient(t *testing.T) {
+	t.Helper()
+	next := loopbackSocket(t)
+	b.mu.Lock()
+	b.back.Close()
+	b.back = next
+	b.mu.Unlock()
+	pumpUntilEnd(t, next, b.toClient)
 }
 
 // pump passes datagrams to each until the socket is closed.

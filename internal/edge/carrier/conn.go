@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // Bounds of one connection.
@@ -55,8 +57,8 @@ type Conn struct {
 	transport Transport
 	marker    Marker // the transport, or nil
 	receiver  Receiver
-	ready     chan struct{} // holds one when the writer has something to do
-	taken     chan struct{} // holds one when the worker took something
+	ready     turn.Wake     // the writer has something to do
+	taken     turn.Wake     // the worker took something
 	done      chan struct{} // closed when the writer is gone
 
 	// mu guards the rest. Workers fill the buffer that the writer empties, and neither may wait for the other.
@@ -135,7 +137,7 @@ func (c *Conn) Taken(size int) {
 	c.mu.Lock()
 	c.in -= size
 	c.mu.Unlock()
-	signal(c.taken)
+	c.taken.Wake()
 }
 
 // Lost ends the connection because its listener cannot read from it any more, or because of a rule that the client
@@ -156,8 +158,8 @@ func (c *Conn) End(r Reason) {
 	if first {
 		c.hub.remove(c, r)
 		c.receiver.Ended(c, r)
-		signal(c.ready)
-		signal(c.taken) // the reader may wait
+		c.ready.Wake()
+		c.taken.Wake() // the reader may wait
 	}
 }
 
@@ -263,7 +265,7 @@ func (c *Conn) Confirmed(mark uint32) {
 	case writable:
 		c.receiver.Writable(c)
 	case known && waits:
-		signal(c.ready) // for the next mark
+		c.ready.Wake() // for the next mark
 	}
 }
 
@@ -289,11 +291,4 @@ func (c *Conn) quiet(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Sub(c.sent)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // Times of a connection.
@@ -174,7 +175,7 @@ func (s *Seat) Open(t Transport) *Conn {
 	addr := h.cfg.Tokens.Address(s.kind, s.token)
 	c := &Conn{
 		hub: h, kind: s.kind, addr: addr, home: s.home, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
-		ready: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{}),
+		ready: turn.NewWake(), taken: turn.NewWake(), done: make(chan struct{}),
 	}
 	if m, ok := t.(Marker); ok {
 		c.marker, c.flow.window = m, windowFirst

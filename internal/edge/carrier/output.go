@@ -58,7 +58,7 @@ func (o *Output) conn(to netip.AddrPort) *Conn {
 // Flush has everything written.
 func (o *Output) Flush() error {
 	for i, c := range o.dirty {
-		signal(c.ready)
+		c.ready.Wake()
 		o.dirty[i] = nil
 	}
 	o.dirty = o.dirty[:0]

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +31,7 @@ const (
 // A packet waits until the goroutine in run has sent those before it, and no longer.
 type segmenting struct {
 	*net.UDPConn
-	wake chan struct{} // holds one when something waits
+	wake turn.Wake // something waits
 
 	// mu guards the rest: all connections send.
 	mu     sync.Mutex
@@ -57,7 +58,7 @@ func newSocket(socket net.PacketConn) packetSocket {
 	if !ok {
 		return plain{socket}
 	}
-	s := &segmenting{UDPConn: u, wake: make(chan struct{}, 1), latest: make(map[netip.AddrPort]int)}
+	s := &segmenting{UDPConn: u, wake: turn.NewWake(), latest: make(map[netip.AddrPort]int)}
 	s.room.L = &s.mu
 	return s
 }
@@ -84,7 +85,7 @@ func (s *segmenting) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, e
 		}
 		s.queue[len(s.queue)-1].set(b, oob[:at], oob[end:], to, size)
 	}
-	signal(s.wake)
+	s.wake.Wake()
 	return len(b), len(oob), nil
 }
 
@@ -116,7 +117,7 @@ func (s *segmenting) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.room.Broadcast()
-	signal(s.wake)
+	s.wake.Wake()
 	return s.UDPConn.Close()
 }
 
@@ -192,11 +193,4 @@ func appendSegmentSize(oob []byte, size int) []byte {
 	h.SetLen(unix.CmsgLen(2))
 	*(*uint16)(unsafe.Pointer(&oob[at+unix.CmsgLen(0)])) = uint16(size)
 	return oob
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
