@@ -2,12 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -38,26 +37,19 @@ type webCarrier struct {
 	running sync.WaitGroup
 
 	// Of the goroutine of the client.
-	scratch   []byte // of Datagram
-	collected batch  // until flush
-	reading   batch  // of read
-	latest    []byte // the latest datagram that may be sent again at any time
-	timer     *time.Timer
+	collector
+	latest []byte // the latest datagram that may be sent again at any time
 
-	signal  chan struct{} // one slot: read has to look at what mu guards
+	inbox   inbox
 	outward chan struct{} // one slot: leaving has datagrams
 
 	mu       sync.Mutex
-	arrived  batch
 	leaving  batch
 	up       bool
-	woken    bool
-	resumed  *resumedError // that read has to return
-	ended    error         // that read has to return from now on
-	trouble  error         // why there is no connection, or was none
-	begun    time.Time     // when the connection was made
-	heard    time.Time     // when the edge gave the last sign of life
-	progress bool          // a datagram came over this connection
+	trouble  error     // why there is no connection, or was none
+	begun    time.Time // when the connection was made
+	heard    time.Time // when the edge gave the last sign of life
+	progress bool      // a datagram came over this connection
 	stats    CarrierStats
 }
 
@@ -67,7 +59,7 @@ func openWeb(ctx context.Context, url string, cfg *Config, times patienceTimes) 
 	if err != nil {
 		return nil, err
 	}
-	w := &webCarrier{dialer: d, timer: time.NewTimer(0), signal: make(chan struct{}, 1), outward: make(chan struct{}, 1)}
+	w := &webCarrier{dialer: d, inbox: newInbox(), outward: make(chan struct{}, 1)}
 	conn, err := w.connect(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -87,15 +79,9 @@ func (w *webCarrier) size() int            { return webSize }
 func (w *webCarrier) status() carrierStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return carrierStatus{up: w.up, resumes: true, trouble: w.trouble, stats: w.stats}
-}
-
-// Datagram is that of dnp.Sender.
-func (w *webCarrier) Datagram(size int) []byte {
-	if cap(w.scratch) < size {
-		w.scratch = make([]byte, 0, size)
-	}
-	return w.scratch[:0]
+	s := carrierStatus{up: w.up, resumes: true, trouble: w.trouble, stats: w.stats}
+	s.stats.DroppedIn = w.inbox.drops()
+	return s
 }
 
 // Send is that of dnp.Sender.
@@ -139,44 +125,11 @@ func (w *webCarrier) flush() error {
 }
 
 func (w *webCarrier) read(due time.Time, receive func([]byte)) error {
-	for {
-		err := w.news()
-		if !w.reading.empty() {
-			for p := range w.reading.all {
-				receive(p)
-			}
-			w.reading.reset()
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := w.wait(due); err != nil {
-			return err
-		}
-	}
-}
-
-// news takes the datagrams that came, or returns what else happened.
-func (w *webCarrier) news() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	woken, resumed := w.woken, w.resumed
-	w.woken = false
-	w.arrived, w.reading = w.reading, w.arrived
-	switch {
-	case !w.reading.empty():
-		return nil
-	case resumed != nil:
-		w.resumed = nil
+	err := w.inbox.read(due, receive)
+	if _, ok := errors.AsType[*resumedError](err); ok {
 		w.repeatLatest()
-		return resumed
-	case w.ended != nil:
-		return w.ended
-	case woken:
-		return udp.ErrWoken
 	}
-	return nil
+	return err
 }
 
 // repeatLatest makes the next flush say something, so that the edge learns where the client is.
@@ -186,64 +139,30 @@ func (w *webCarrier) repeatLatest() {
 	}
 }
 
-// wait waits for news.
-func (w *webCarrier) wait(due time.Time) error {
-	if due.IsZero() {
-		<-w.signal
-		return nil
-	}
-	d := time.Until(due)
-	if d <= 0 {
-		return os.ErrDeadlineExceeded
-	}
-	w.timer.Reset(d)
-	select {
-	case <-w.signal:
-	case <-w.timer.C:
-	}
-	return nil
-}
-
-func (w *webCarrier) wake() {
-	w.mu.Lock()
-	w.woken = true
-	w.mu.Unlock()
-	wake(w.signal)
-}
-
-// wake fills a channel of one slot.
-func wake(signal chan struct{}) {
-	select {
-	case signal <- struct{}{}:
-	default:
-	}
-}
+func (w *webCarrier) wake() { w.inbox.wake() }
 
 // deliver hands a datagram of the edge to the client.
 func (w *webCarrier) deliver(p []byte) {
 	now := time.Now()
 	w.mu.Lock()
 	w.heard, w.progress = now, true
-	if len(w.arrived.ends) < arrivedCountMax && len(w.arrived.data)+len(p) <= arrivedBytesMax {
-		w.arrived.add(p)
-	} else {
-		w.stats.DroppedIn++
-	}
 	w.mu.Unlock()
-	wake(w.signal)
+	w.inbox.put(p)
 }
 
 // begin notes that there is a connection.
 func (w *webCarrier) begin() {
 	w.mu.Lock()
-	if w.stats.Connections++; w.stats.Connections > 1 {
-		w.resumed = &resumedError{heard: w.heard}
-	}
+	heard := w.heard
+	w.stats.Connections++
+	again := w.stats.Connections > 1
 	w.begun = time.Now()
 	w.up, w.trouble, w.progress, w.heard = true, nil, false, w.begun
 	w.leaving.reset()
 	w.mu.Unlock()
-	wake(w.signal)
+	if again {
+		w.inbox.tell(&resumedError{heard: heard})
+	}
 }
 
 // lost notes that there is no connection, and reports whether it was of any use.
@@ -258,12 +177,7 @@ func (w *webCarrier) lost(why error) (progress bool) {
 }
 
 // end makes read return an error.
-func (w *webCarrier) end(err error) {
-	w.mu.Lock()
-	w.ended = err
-	w.mu.Unlock()
-	wake(w.signal)
-}
+func (w *webCarrier) end(err error) { w.inbox.end(err) }
 
 // take takes the datagrams that leave, in exchange for an empty batch.
 func (w *webCarrier) take(empty batch) batch {
@@ -284,39 +198,6 @@ func (w *webCarrier) quiet(d time.Duration) bool {
 func (w *webCarrier) close() error {
 	w.cancel()
 	w.running.Wait()
-	w.timer.Stop()
+	w.inbox.timer.Stop()
 	return nil
-}
-
-// A batch is datagrams in one buffer, one after the other.
-type batch struct {
-	data []byte
-	ends []int
-}
-
-// batchKept is how many bytes an empty batch keeps.
-const batchKept = 64 << 10
-
-func (b *batch) empty() bool { return len(b.ends) == 0 }
-
-func (b *batch) add(p []byte) {
-	b.data = append(b.data, p...)
-	b.ends = append(b.ends, len(b.data))
-}
-
-func (b *batch) all(yield func([]byte) bool) {
-	start := 0
-	for _, end := range b.ends {
-		if !yield(b.data[start:end:end]) {
-			return
-		}
-		start = end
-	}
-}
-
-func (b *batch) reset() {
-	if cap(b.data) > batchKept {
-		*b = batch{}
-	}
-	b.data, b.ends = b.data[:0], b.ends[:0]
 }

@@ -486,19 +486,19 @@ func TestWebStalled(t *testing.T) {
 
 // TestWebBounds: what waits has a bound, and what is beyond is counted.
 func TestWebBounds(t *testing.T) {
-	w := &webCarrier{signal: make(chan struct{}, 1), outward: make(chan struct{}, 1), up: true}
+	w := &webCarrier{inbox: newInbox(), outward: make(chan struct{}, 1), up: true}
 	for range arrivedCountMax + 7 {
 		w.deliver([]byte{1})
 	}
 	got := 0
-	if err := w.read(time.Time{}, func([]byte) { got++ }); err != nil || got != arrivedCountMax || w.stats.DroppedIn != 7 {
-		t.Errorf("%d datagrams came, %d were dropped, %v", got, w.stats.DroppedIn, err)
+	if err := w.read(time.Time{}, func([]byte) { got++ }); err != nil || got != arrivedCountMax || w.status().stats.DroppedIn != 7 {
+		t.Errorf("%d datagrams came, %d were dropped, %v", got, w.status().stats.DroppedIn, err)
 	}
 	for range arrivedBytesMax/10_000 + 3 {
 		w.deliver(make([]byte, 10_000))
 	}
-	if w.stats.DroppedIn != 7+3 || len(w.arrived.data) > arrivedBytesMax {
-		t.Errorf("%d bytes wait, %d datagrams were dropped", len(w.arrived.data), w.stats.DroppedIn)
+	if w.status().stats.DroppedIn != 7+3 || len(w.inbox.arrived.data) > arrivedBytesMax {
+		t.Errorf("%d bytes wait, %d datagrams were dropped", len(w.inbox.arrived.data), w.status().stats.DroppedIn)
 	}
 	for range leavingBytesMax/10_000 + 4 {
 		w.Send(w.peer(), append(w.Datagram(10_000), make([]byte, 10_000)...))

@@ -76,6 +76,7 @@ var rules = map[string][]string{
 	},
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
+	"internal/edge/adapter":             {"client", "internal/edge/carrier"},
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},

@@ -105,6 +105,15 @@ func (n *node) carry(w *Worker) {
 	w.arrivals = turn.NewInbox[arrival](arrivalsMax, arrivalBytesMax, w.wake)
 }
 
+// closeAdapted closes the connections of adapters, which no other edge can continue. Their peers come again, elsewhere.
+func (w *Worker) closeAdapted() {
+	for c := range w.ep.All {
+		if carrier.Adapted(c.Addr()) {
+			c.Close(dnp.CloseDrain)
+		}
+	}
+}
+
 // A carriage is a worker as a carrier.Conn sees it.
 type carriage struct{ w *Worker }
 
@@ -125,6 +134,10 @@ func (r *carriage) Ended(c *carrier.Conn, _ carrier.Reason) {
 	r.w.must(func(now time.Time) {
 		if r.w.node.hub.Conn(c.Addr()) != nil {
 			return // a newer one took its place
+		}
+		if conn, ok := r.w.ep.Conn(c.Addr()); ok && carrier.Adapted(c.Addr()) {
+			conn.Close(dnp.ClosePeer)
+			return
 		}
 		if r.w.takeover != nil {
 			r.w.takeover.DirectLost(now, c.Addr())

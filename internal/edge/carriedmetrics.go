@@ -14,8 +14,9 @@ func (e *Edge) carriedMetrics(workers *telemetry.Cache[Stats]) []telemetry.Metri
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.carrier.connections", "{connection}", "Connections of clients that do not speak UDP.", "kind", func(observe func(string, float64)) {
 			s := e.hub.Stats()
-			observe(carrier.WebSocket.String(), float64(s.Conns[carrier.WebSocket]))
-			observe(carrier.WebTransport.String(), float64(s.Conns[carrier.WebTransport]))
+			for k := carrier.WebSocket; int(k) < carrier.Kinds; k++ {
+				observe(k.String(), float64(s.Conns[k]))
+			}
 		}),
 		telemetry.Gauge("dnp.carrier.connections.max", "{connection}", "Connections that this edge may have.", func() float64 { return float64(e.cfg.Carriers.ConnsMax) }),
 		of.Counter("opened", "{connection}", "Connections that clients made.", func(c *carrier.Counts) uint64 { return c.Opened }),

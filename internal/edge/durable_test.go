@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -32,6 +33,7 @@ type testEdge struct {
 	log     *memlog.Store
 	answers []string
 	client  *dnptest.Client
+	from    netip.AddrPort // where the client comes from
 }
 
 // nothing takes the messages of clients, and forgets them.
@@ -60,22 +62,22 @@ func (l *testEdge) join() netip.AddrPort {
 	l.Helper()
 	l.connect(dnptest.App{}, 0)
 	l.pass(2 * time.Second)
-	if !l.worker.Serves(addr) {
+	if !l.worker.Serves(l.from) {
 		l.Fatal("the client has no session")
 	}
-	return addr
+	return l.from
 }
 
 // connect has a client of the C++ library connect after a while.
 func (l *testEdge) connect(app dnptest.App, after time.Duration) {
 	l.client = dnptest.NewClient(dnptest.Config{Behaviour: dnptest.Cpp(), Server: server, App: app, Send: func(p []byte) {
-		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, addr, p) })
+		l.net.Schedule(0, func() { l.worker.Deliver(l.net.Now(), "", 0, l.from, p) })
 	}})
 	l.net.Schedule(after, func() { l.client.Connect(l.net.Now()) })
 }
 
 func newTestEdge(t *testing.T) *testEdge {
-	l := &testEdge{T: t, net: simnet.New(1)}
+	l := &testEdge{T: t, net: simnet.New(1), from: addr}
 	hub := membus.New(membus.Config{Schedule: l.net.Schedule})
 	var err error
 	l.other = hub.Node("other")
@@ -481,4 +483,19 @@ func TestDrainComeback(t *testing.T) {
 			t.Errorf("%d sessions were handed over", n)
 		}
 	})
+}
+
+// TestDrainEndsAdapters: an edge that leaves closes the session of an adapter at once, since no other edge can continue it, and hands
+// that of another client over.
+func TestDrainEndsAdapters(t *testing.T) {
+	for _, kind := range []carrier.Kind{carrier.WebSocket, carrier.LLUDP, carrier.Variant} {
+		l := newTestEdge(t)
+		l.from = carrier.NewTokens([]byte("secret"), func() string { return "id" }).Address(kind, "token")
+		l.join()
+		l.edge.BeginDrain()
+		l.pass(10 * time.Millisecond)
+		if adapted := kind != carrier.WebSocket; l.worker.Serves(l.from) == adapted {
+			t.Errorf("%v: the edge serves the client: %v", kind, !adapted)
+		}
+	}
 }

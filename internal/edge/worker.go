@@ -330,6 +330,7 @@ func (w *Worker) live(now time.Time, space string, batch []byte) {
 // edge can continue them.
 func (w *Worker) drain(now time.Time) {
 	if w.takeover != nil {
+		w.closeAdapted()
 		w.takeover.Drain(now)
 		return
 	}

@@ -79,7 +79,7 @@ type Hub struct {
 
 // Counts are the counters of a Hub.
 type Counts struct {
-	Conns     [kinds]int         // by Kind
+	Conns     [Kinds]int         // by Kind
 	Opened    uint64             // connections
 	Resumed   uint64             // those with the token of an earlier one
 	Ended     [NumReasons]uint64 // by Reason

@@ -7,19 +7,28 @@ import (
 	"net/netip"
 )
 
-// A Kind is how a connection carries datagrams.
+// A Kind is how a connection carries datagrams, or which adapter is its client.
 type Kind uint8
 
 const (
 	WebSocket Kind = iota + 1
 	WebTransport
+	LLUDP   // an adapter
+	Variant // an adapter
 
-	kinds = int(iota) + 1
+	// Kinds is the number of kinds, with the zero Kind, which is none.
+	Kinds = int(iota) + 1
 )
 
 // String returns the name of the kind in metrics and logs.
 func (k Kind) String() string {
-	return [kinds]string{"", "websocket", "webtransport"}[k]
+	return [Kinds]string{"", "websocket", "webtransport", "lludp", "variant"}[k]
+}
+
+// Adapted reports whether the client with this address is an adapter, which is gone for good when its connection ends: what
+// it knows of DNP is in the process of the edge.
+func Adapted(client netip.AddrPort) bool {
+	return Carried(client.Addr()) && client.Port() >= uint16(LLUDP)
 }
 
 // network holds the addresses of all carried clients: a /48 of the unique local addresses (RFC 4193) with a
