@@ -78,7 +78,7 @@ type Conn struct {
 
 // spareMax is how many buffers a connection keeps, for the datagrams of one flush; spareSize is their size at most.
 const (
-	spareMax  = 2
+	spareMax  = 4
 	spareSize = 2048
 )
 
@@ -171,7 +171,7 @@ func (c *Conn) send(p []byte) (ok, full bool) {
 		return false, false
 	}
 	var b []byte
-	if n := len(c.spare); n > 0 && cap(c.spare[n-1]) >= len(p) {
+	if n := len(c.spare); n > 0 { // it grows if it is too small, so that no small one stays in the way of large datagrams
 		b, c.spare = c.spare[n-1][:0], c.spare[:n-1]
 	}
 	c.out, c.outSize = append(c.out, append(b, p...)), c.outSize+len(p)

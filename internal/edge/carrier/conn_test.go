@@ -117,6 +117,33 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
+// TestBuffersAreReused has a client get small datagrams, and then flushes of full ones: no buffer may be too small to be of use again.
+func TestBuffersAreReused(t *testing.T) {
+	e := carriertest.New(t, func(c *carrier.Config) { c.Start = func(*carrier.Conn) {} }) // the test calls Step
+	seat, _, _ := e.Reserve(carrier.WebTransport, home, "")
+	conn := seat.Open(discard{})
+	full := make([]byte, 1200)
+	flush := func(size int) {
+		for range 4 {
+			e.Output.Send(conn.Addr(), full[:size])
+		}
+		if err := e.Output.Flush(); err != nil || conn.Step() {
+			t.Fatal("the connection ended: ", err)
+		}
+	}
+	flush(3)
+	flush(1200)
+	if n := testing.AllocsPerRun(100, func() { flush(1200) }); n > 0 {
+		t.Errorf("a flush of four datagrams allocates %.1f times, want none once the buffers have grown", n)
+	}
+}
+
+// A discard is a client that takes everything.
+type discard struct{}
+
+func (discard) Write([][]byte) error { return nil }
+func (discard) Close(carrier.Reason) {}
+
 // A marking client confirms marks when the test has it do so.
 type marking struct {
 	client
