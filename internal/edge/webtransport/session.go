@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/webtransport-go"
 )
 
@@ -44,7 +46,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		v.hangUp(carrier.Malformed)
 		return
 	}
-	if s.session(v, session) {
+	if s.session(v, session, w.(http3.HTTPStreamer).HTTPStream().StreamID()) {
 		ctx, cancel := context.WithTimeout(v.conn.Context(), lingerTimeout)
 		defer cancel()
 		<-ctx.Done()
@@ -52,13 +54,13 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 	v.hangUp(carrier.Lost)
 }
 
-// session serves a session until it ends. told reports whether the client is told why.
-func (s *Server) session(v *visit, session *webtransport.Session) (told bool) {
+// session serves a session, whose request came on the given stream, until it ends. told reports whether the client is told why.
+func (s *Server) session(v *visit, session *webtransport.Session, request quic.StreamID) (told bool) {
 	stream, err := accept(session)
 	if err != nil {
 		return s.refuse(late(err), func(r carrier.Reason) bool { return tell(session, r) })
 	}
-	t := newTransport(v, session, stream)
+	t := newTransport(v, session, request, stream)
 	token, err := firstFrame(stream)
 	if err != nil {
 		return s.refuse(late(err), t.end)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/quic-go/webtransport-go"
 )
 
@@ -24,17 +26,22 @@ const frameBufferMax = 4 << 10
 
 // A transport is one session.
 type transport struct {
-	visit   *visit
-	session *webtransport.Session
-	stream  *webtransport.Stream
-	stuck   *time.Timer // hangs up when a write takes too long: a datagram has no deadline
-	frame   []byte
-	wrote   time.Time // the end of the last write
-	told    bool      // the client is told why the session ended
+	visit    *visit
+	session  *webtransport.Session
+	stream   *webtransport.Stream
+	stuck    *time.Timer // hangs up when a write takes too long: a datagram has no deadline
+	datagram []byte      // room for one, behind the quarter of the session's ID
+	prefix   int         // the size of that
+	frame    []byte
+	wrote    time.Time // the end of the last write
+	told     bool      // the client is told why the session ended
 }
 
-func newTransport(v *visit, session *webtransport.Session, stream *webtransport.Stream) *transport {
+// newTransport returns the transport of a session, whose request came on the given stream.
+func newTransport(v *visit, session *webtransport.Session, request quic.StreamID, stream *webtransport.Stream) *transport {
 	t := &transport{visit: v, session: session, stream: stream}
+	t.datagram = quicvarint.Append(nil, uint64(request)/4) // RFC 9297, section 2.1
+	t.prefix = len(t.datagram)
 	t.stuck = time.AfterFunc(carrier.WriteTimeout, func() {
 		v.slow.Store(true)
 		v.hangUp(carrier.Slow)
@@ -52,6 +59,9 @@ func (t *transport) Write(list [][]byte) error {
 	t.stuck.Reset(carrier.WriteTimeout)
 	defer t.stuck.Stop()
 	deadline := time.Now().Add(carrier.WriteTimeout)
+	if t.session.Context().Err() != nil { // QUIC would still take datagrams
+		return errEnded
+	}
 	for _, p := range list {
 		if err := t.write(p, deadline); err != nil {
 			return err
@@ -61,10 +71,19 @@ func (t *transport) Write(list [][]byte) error {
 	return nil
 }
 
+// errEnded is the error of a write to a session that has ended.
+var errEnded = errors.New("webtransport: the session has ended")
+
 // write sends one datagram, on the stream if it does not fit. What fits changes as QUIC learns what the path takes,
 // and few datagrams of DNP come near it, so the only way to find out is to try.
+//
+// The datagram goes to QUIC, which copies it, and not to the session, where http3 would copy it once more into memory of its own.
 func (t *transport) write(p []byte, deadline time.Time) error {
-	err := t.session.SendDatagram(p)
+	t.datagram = append(t.datagram[:t.prefix], p...)
+	err := t.visit.conn.SendDatagram(t.datagram)
+	if cap(t.datagram) > frameBufferMax {
+		t.datagram = slices.Clone(t.datagram[:t.prefix])
+	}
 	if _, ok := errors.AsType[*quic.DatagramTooLargeError](err); ok {
 		return t.writeFrame(p, deadline)
 	}
