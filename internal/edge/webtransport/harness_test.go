@@ -98,6 +98,7 @@ type server struct {
 	t    testing.TB
 	net  *network
 	from string // where the next client comes from
+	asks int    // how many other requests the next client makes before that for its session
 	cfg  webtransport.Config
 	stop func() // ends it as the end of an edge does
 }
@@ -175,6 +176,11 @@ func (s *server) dial(origin string) (*peer, *http.Response, error) {
 		QUICConfig:      &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true},
 		DialAddr: func(ctx context.Context, _ string, t *tls.Config, cfg *quic.Config) (c *quic.Conn, err error) {
 			p.conn, err = p.quic.DialEarly(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(serverAddr)), t, cfg)
+			for range s.asks {
+				if err == nil {
+					err = p.ask(ctx)
+				}
+			}
 			return p.conn, err
 		},
 	}
@@ -187,11 +193,29 @@ func (s *server) dial(origin string) (*peer, *http.Response, error) {
 		return p, response, err
 	}
 	p.session = session
-	p.stream, err = session.OpenStream()
+	p.stream, err = session.OpenStreamSync(context.Background())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return p, response, nil
+}
+
+// ask makes a request for another page, so that the next one has another stream.
+func (p *peer) ask(ctx context.Context) error {
+	<-p.conn.HandshakeComplete()
+	stream, err := p.conn.OpenStreamSync(ctx)
+	if err != nil {
+		return err
+	}
+	// HEADERS of 8 bytes: GET, https, / and the host x, all from the static table of QPACK (RFC 9204, appendix A)
+	if _, err = stream.Write([]byte("\x01\x08\x00\x00\xd1\xd7\xc1\x50\x01x")); err != nil {
+		return err
+	}
+	if err = stream.Close(); err != nil {
+		return err
+	}
+	_, err = io.ReadAll(stream)
+	return err
 }
 
 // connect has a client come that resumes the session of a token, or none. It fails the test if the edge refuses it.

@@ -44,6 +44,19 @@ func TestDatagramsBothWays(t *testing.T) {
 	})
 }
 
+// TestLaterStream has the request for a session come on the second stream: datagrams name it.
+func TestLaterStream(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, nil, nil)
+		s.asks = 1
+		p := s.connect("")
+		p.send("a")
+		c := s.WantDatagram("a")
+		s.Send(c.Addr(), "b")
+		p.want("b")
+	})
+}
+
 // TestLongDatagrams sends datagrams that do not fit into a packet: the stream carries them.
 func TestLongDatagrams(t *testing.T) {
 	bubble(t, func(t *testing.T) {
