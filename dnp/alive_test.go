@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // alive is how a server that people play on watches its peers.
@@ -258,4 +260,65 @@ func TestUnanswered(t *testing.T) {
 		s.wait(time.Second)
 		s.events("an acknowledgement ended that", "unanswered")
 	}
+}
+
+// TestKeepAlive: a LinkUpdate without links is a sign of life of either side, in both profiles, and nothing
+// else: it is not answered, not counted as malformed, and proves nothing.
+func TestKeepAlive(t *testing.T) {
+	for _, c := range []struct {
+		why      string
+		profile  wire.Profile
+		datagram string
+		counts   bool
+	}{
+		{"no links", wire.Denetwork, "09 00", true},
+		{"no links, a count of two bytes", wire.Spec, "09 0000", true},
+		{"no count", wire.Denetwork, "09", false},
+		{"half a count", wire.Spec, "09 00", false},
+		{"bytes behind the count", wire.Denetwork, "09 00 00", false},
+		{"bytes behind the count", wire.Spec, "09 0000 00", false},
+		{"a link that does not exist", wire.Denetwork, "09 01 0000 00", false},
+	} {
+		cfg := quiet()
+		cfg.Profile, cfg.IdleTimeout = c.profile, 40*time.Second
+		for side, s := range map[string]*connTest{"server": serve(t, cfg), "client": dialed(t, cfg)} {
+			s.wait(30 * time.Second)
+			s.recv(c.datagram)
+			s.wait(30 * time.Second)
+			if alive := s.c.Established(); alive != c.counts {
+				t.Errorf("%s (%s), %s: after 60 s with a LinkUpdate in the middle the connection lives: %v, want %v", c.why, c.datagram, side, alive, c.counts)
+			}
+			if got := s.e.Stats().Drops; c.counts && got != [NumDropReasons]uint64{} {
+				t.Errorf("%s, %s: dropped %v, want nothing", c.why, side, got)
+			}
+			if c.counts {
+				s.want("and nothing is answered")
+			}
+		}
+	}
+}
+
+// TestKeepAliveProvesNothing: a stranger who sends keep-alives in the name of a dead peer does not keep its
+// connection.
+func TestKeepAliveProvesNothing(t *testing.T) {
+	s := serve(t, alive())
+	s.recv("0a 0000 00", "06 0000 00")
+	died := s.now
+	s.wait(10 * time.Second)
+	if got, most := s.outlives(died, "09 00"), 56*time.Second; got > most {
+		t.Errorf("the connection goes on for %v after the last acknowledgement, want %v at most", got, most)
+	}
+}
+
+// dialed returns a test with a client that is connected to the peer.
+func dialed(t *testing.T, cfg Config) *connTest {
+	t.Helper()
+	s := newTest(t, cfg)
+	if _, err := s.e.Connect(s.now, peerAddr); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.recv("01 00 0000")
+	s.sent, s.happen = nil, nil
+	return s
 }

@@ -114,9 +114,12 @@ func (c *Conn) Reject(id wire.LinkID) {
 // receiveUpdate handles a LinkUpdate. Lengths follow from layouts only, so nothing
 // behind an unknown link can be read. Links before it count: libraries send link
 // counts that are too high (dnp/PROTOCOL.md, What real peers do). It reports whether
-// the values of any link are valid.
+// the values of any link are valid, or the LinkUpdate is a keep-alive.
 func (t *linkTable) receiveUpdate(p []byte, now instant) (valid bool) {
 	r := t.core.cfg.Profile.UpdateReader(p)
+	if r.KeepAlive() {
+		return true
+	}
 	for {
 		id, ok := r.NextLink()
 		if !ok {

@@ -99,6 +99,12 @@ func (p Profile) UpdateReader(b []byte) UpdateReader {
 	return u
 }
 
+// KeepAlive reports whether nothing was read yet of a LinkUpdate without links, which is a sign of
+// life and nothing else. One with bytes behind the count is malformed.
+func (u *UpdateReader) KeepAlive() bool {
+	return u.links == 0 && u.r.Err() == nil && len(u.r.Rest()) == 0
+}
+
 // NextLink returns the next link. It reports false after the last one and after
 // an error. The caller must have read the values of the previous link.
 func (u *UpdateReader) NextLink() (link LinkID, ok bool) {
