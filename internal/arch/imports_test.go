@@ -19,6 +19,7 @@ var rules = map[string][]string{
 	"dnp/wire":     {},
 	"dnp/netstate": {"dnp/wire"},
 	"dnp/linkmsg":  {},
+	"dnp/message":  {"dnp/wire"},
 	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
