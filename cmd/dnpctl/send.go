@@ -20,8 +20,10 @@ import (
 
 type sendCommand struct {
 	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT or a URL (udp://, ws://, wss://, wt://) to send to an edge as a DNP client, which fails if the edge acknowledges nothing for --timeout."`
-	Message    string `arg:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
+	Text       string `arg:"" name:"message" optional:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
 	Unreliable bool   `env:"-" help:"Send the message once, without repeating it if it is lost."`
+
+	Message []string `name:"message" sep:"none" env:"-" placeholder:"TYPE:VALUE" help:"A value of a message in the Drag[en]gine's file format, in place of MESSAGE, as --message byte:3 --message string8:tower --message vector:1,2,3. Repeat it for each value, in the order in which the game reads them. Types: char, byte, short, ushort, int, uint, long, ulong, float, double, string8, string16, vector, vector2, quaternion, point, point3, dvector, color, color3."`
 
 	NATSFlags `group:"NATS"`
 	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge at HOST:PORT: denetwork or spec."`
@@ -33,16 +35,41 @@ type sendCommand struct {
 // Problems lists what is wrong with c.
 func (c *sendCommand) Problems() (list config.Problems) {
 	if c.toEdge() {
-		return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
+		list = (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
+		c.messageProblems(&list)
+		return list
 	}
 	space, client, one := strings.Cut(c.Target, "/")
 	if !subject.ValidToken(space) || one && !subject.ValidToken(client) {
 		list.Add("TARGET", "want SPACE, SPACE/CLIENT, HOST:PORT or a URL, got %q", c.Target)
 	}
-	if c.Message == "" {
+	c.messageProblems(&list)
+	return list
+}
+
+func (c *sendCommand) messageProblems(list *config.Problems) {
+	if len(c.Message) > 0 {
+		if _, err := typedMessage(c.Message); err != nil {
+			list.Add("--message", "%v", err)
+		}
+	}
+	switch {
+	case c.Text != "" && len(c.Message) > 0:
+		list.Add("--message", "replaces MESSAGE, which must be absent")
+	case c.Text == "" && len(c.Message) == 0:
 		list.Add("MESSAGE", "is empty")
 	}
-	return list
+}
+
+// message returns what to send.
+func (c *sendCommand) message() ([]byte, error) {
+	switch {
+	case len(c.Message) > 0:
+		return typedMessage(c.Message)
+	case c.Text == "-":
+		return io.ReadAll(os.Stdin)
+	}
+	return []byte(c.Text), nil
 }
 
 // toEdge reports whether the target is an address. Names of spaces have no colon.
@@ -50,12 +77,9 @@ func (c *sendCommand) toEdge() bool { return strings.Contains(c.Target, ":") }
 
 // Run sends the message.
 func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	data := []byte(c.Message)
-	if c.Message == "-" {
-		var err error
-		if data, err = io.ReadAll(os.Stdin); err != nil {
-			return err
-		}
+	data, err := c.message()
+	if err != nil {
+		return err
 	}
 	space, client, one := strings.Cut(c.Target, "/")
 	switch {

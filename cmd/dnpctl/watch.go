@@ -14,15 +14,17 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/message"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 type watchCommand struct {
 	Address string   `arg:"" optional:"" default:"127.0.0.1:3413" placeholder:"ADDRESS" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge (default 127.0.0.1:3413)."`
-	JSON    bool     `name:"json" env:"-" help:"Print one JSON object per line: ts, type (connected, linked, changed, unlinked, message, closed), link, message, read_only, values [{index,type,value}], reliable, number, text, reason."`
+	JSON    bool     `name:"json" env:"-" help:"Print one JSON object per line: ts, type (connected, linked, changed, unlinked, message, closed), link, message, read_only, values [{index,type,value}], reliable, number, text, decoded [{type,value}], reason."`
 	Send    []string `sep:"none" env:"-" placeholder:"TEXT" help:"Reliable message to send once connected; may be repeated."`
 
+	DecodeFlags
 	LimitFlags
 	DNPFlags
 }
@@ -58,6 +60,7 @@ type event struct {
 	state   state
 	indices []int // of values that are new
 	message client.Message
+	decoded []message.Value // of the message, if it has one of the forms
 	reason  client.Reason
 }
 
@@ -72,6 +75,7 @@ type view interface {
 // A watcher counts events and gives them to a view.
 type watcher struct {
 	full   func(shown int) bool
+	forms  []form        // of messages
 	showed chan struct{} // one slot: wakes Run after events
 
 	mu      sync.Mutex // the client's goroutine brings events, that of Run flushes the view
@@ -130,7 +134,9 @@ func (w *watcher) config() client.Config {
 				w.show(c, event{kind: unlinked, state: s})
 			}
 		},
-		Message: func(c *client.Client, m client.Message) { w.show(c, event{kind: received, message: m}) },
+		Message: func(c *client.Client, m client.Message) {
+			w.show(c, event{kind: received, message: m, decoded: decodeMessage(w.forms, m.Data)})
+		},
 	}
 }
 
@@ -138,7 +144,7 @@ func (w *watcher) config() client.Config {
 func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	w := &watcher{full: c.full, showed: make(chan struct{}, 1), view: c.view()}
+	w := &watcher{full: c.full, showed: make(chan struct{}, 1), view: c.view(), forms: c.forms()}
 	err := c.watch(ctx, w)
 	if ctx.Err() != nil {
 		err = nil
@@ -220,7 +226,10 @@ type eventLine struct {
 	Reliable *bool       `json:"reliable,omitempty"`
 	Number   *uint64     `json:"number,omitempty"` // of a reliable message, from 0
 	Text     *string     `json:"text,omitempty"`   // a message, as Message
-	Reason   string      `json:"reason,omitempty"`
+
+	Decoded []decodedValue `json:"decoded,omitempty"` // of a message
+
+	Reason string `json:"reason,omitempty"`
 }
 
 type lineValue struct {
@@ -253,6 +262,7 @@ func jsonLine(e event) string {
 	case received:
 		text := payload.MessageText(e.message.Data)
 		out.Type, out.Reliable, out.Text = "message", &e.message.Reliable, &text
+		out.Decoded = decodedValues(e.decoded)
 		if e.message.Reliable {
 			out.Number = &e.message.Number
 		}
@@ -279,7 +289,7 @@ func plainLine(e event) string {
 	case connected:
 		return "connected to " + e.address
 	case received:
-		return messageLine(e.message)
+		return messageLine(e)
 	case closed:
 		return "closed: " + string(e.reason)
 	}
@@ -307,10 +317,15 @@ func plainLine(e event) string {
 func keyText(s state) string { return harmless(payload.MessageText([]byte(s.Key()))) }
 
 // messageLine returns a message from the server in readable form.
-func messageLine(m client.Message) string {
+func messageLine(e event) string {
+	m := e.message
 	kind := "unreliable"
 	if m.Reliable {
 		kind = "reliable " + strconv.FormatUint(m.Number, 10)
 	}
-	return fmt.Sprintf("< %s (%s, %d bytes)", harmless(payload.MessageText(m.Data)), kind, len(m.Data))
+	text := decodedText(e.decoded)
+	if e.decoded == nil {
+		text = harmless(payload.MessageText(m.Data))
+	}
+	return fmt.Sprintf("< %s (%s, %d bytes)", text, kind, len(m.Data))
 }

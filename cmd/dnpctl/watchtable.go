@@ -67,7 +67,7 @@ func (v *tableView) show(e event) {
 	case unlinked:
 		v.rows = slices.Delete(v.rows, at, at+1)
 	case received:
-		v.messages = append(v.messages, messageLine(e.message))
+		v.messages = append(v.messages, messageLine(e))
 		v.messages = v.messages[max(0, len(v.messages)-messageLines):]
 	}
 }
