@@ -50,6 +50,9 @@ type Replica struct {
 	ask    asking
 	answer answer
 
+	witness Witness
+	from    Witnessed // what witnesses are told of the position of the records under way
+
 	mask    netstate.Mask
 	scratch []byte
 	stats   ReplicaStats
@@ -200,7 +203,7 @@ func (r *Replica) sums() []byte {
 func (r *Replica) records(p []byte) {
 	records := view.NewRecords(p)
 	for m, ok := records.Next(); ok; m, ok = records.Next() {
-		if !r.record(&m) {
+		if !r.witnessed(&m) {
 			r.stats.BadRecords++
 			r.broken = true
 		}

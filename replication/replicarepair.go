@@ -45,6 +45,7 @@ func (r *Replica) receive(now time.Time, p []byte, reply view.Flags) {
 		return
 	}
 	r.known = max(r.known, h.Seq)
+	r.from = Witnessed{Epoch: h.Epoch, Seq: h.Seq, Repair: true}
 	switch {
 	case reply == 0:
 		r.applyOrBuffer(h, records)
@@ -76,6 +77,7 @@ func (r *Replica) applyOrBuffer(h view.Header, records []byte) {
 
 func (r *Replica) applyBatch(seq uint64, records []byte) {
 	r.stats.Batches++
+	r.from = Witnessed{Epoch: r.epoch, Seq: seq}
 	r.records(records)
 	r.seq = seq
 }

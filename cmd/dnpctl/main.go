@@ -12,6 +12,7 @@
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
 //	dnpctl conform                                 prove a client of your own, rule by rule
 //	dnpctl events demo                             print events live
+//	dnpctl tap demo --verify                       show how a space is replicated, and check it
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
@@ -36,6 +37,7 @@ type commands struct {
 	Send      sendCommand      `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Who       whoCommand       `cmd:"" help:"List the clients of a space."`
 	Events    eventsCommand    `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
+	Tap       tapCommand       `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin."`
 	Check     checkCommand     `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
 	Conform   conformCommand   `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
 	Token     tokenCommand     `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`

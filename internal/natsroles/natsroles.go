@@ -157,12 +157,13 @@ func (c *Config) publisher() Role {
 	return r
 }
 
-// observer looks at states and events, and changes nothing.
+// observer looks at states and events, and changes nothing. It asks for repair, as edges do, because without
+// that a copy of a space cannot begin.
 func (c *Config) observer() Role {
 	s := c.Subjects
 	return Role{
 		Name:          "observer",
-		Publish:       []string{shard(s, "get", ">"), s.GetAll(), s.Who("*")},
+		Publish:       []string{shard(s, "get", ">"), s.GetAll(), shard(s, "repair"), s.Who("*")},
 		Subscribe:     []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
 		SubscribeDeny: []string{nodeInboxes},
 	}

@@ -368,12 +368,17 @@ func TestStolenObserver(t *testing.T) {
 	for _, op := range changes {
 		r.refused(op, s.Publish("s", ""), s.ShardPublish(r.shard, "s", ""))
 	}
-	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.Repair(r.shard), s.Write(r.shard), s.To("s", "c"), s.ToAll("s"),
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.Write(r.shard), s.To("s", "c"), s.ToAll("s"),
 		s.Event("s"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x", "$JS.API.INFO", "$JS.API.STREAM.INFO.DNP_FROM", "dnp.v1.anything")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
 	r.deaf(s.All(), s.FromAll(), s.To("s", "c"), s.Auth(), s.ShardPublishAll(r.shard), s.StoreAll(r.shard), s.LogAllShards(), subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
 	r.misanswered(s.Get("s", ""), nil, "_INBOX.a")
 	r.misanswered(s.Get("s", "k"), []byte(`{"after":"k"}`), "_INBOX.b")
+	request, ok := replication.NewReplica("s", ignorant{}).Advance(time.Now())
+	if !ok {
+		t.Fatal("a new replica asks for nothing")
+	}
+	r.misanswered(s.Repair(r.shard), request, "_INBOX.c")
 	r.secretive()
 	r.unharmed()
 	r.can(s.Get("s", ""), s.Who("s"))
