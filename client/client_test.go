@@ -601,3 +601,39 @@ func typeNamed(t *testing.T, name string) wire.ValueType {
 	}
 	return typ
 }
+
+// TestFields: a link message may tell the components of data.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	edge := edgetest.Start(t, edgetest.Config{Gun: true})
+	a, b := connect(t, edge, Config{}), connect(t, edge, Config{})
+	gun, other := await(t, a, "gun"), await(t, b, "gun")
+	show := func(s *State) string { return fmt.Sprint(s.Fields(0)) }
+	if got, want := show(gun), "[{aim vector3f16 [1 2 -3]} {shots uint16 7}]"; got != want {
+		t.Errorf("the components are %s, want %s", got, want)
+	}
+	for why, v := range map[string]any{
+		`field "shots" is missing`: map[string]any{"aim": []int{1, 2, 3}},
+		"3 components, it has 2":   map[string]any{"aim": []int{1, 2, 3}, "shots": 1, "x": 1},
+		"out of range":             map[string]any{"aim": []int{1, 2, 3}, "shots": -1},
+		"want 3 numbers":           map[string]any{"aim": 1, "shots": 1},
+	} {
+		if err := gun.Set("ammo", v); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("set to %v: %v, want an error that says %q", v, err, why)
+		}
+	}
+	if err := gun.Set("ammo", map[string]any{"aim": []float64{0, 0.5, 0}, "shots": 8}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, b, "the write reaches another client", func() bool { return show(other) == "[{aim vector3f16 [0 0.5 0]} {shots uint16 8}]" })
+	if err := gun.Set("ammo", []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if gun.Fields(0) != nil || gun.Fields(1) != nil || gun.Fields(-1) != nil {
+		t.Errorf("one byte has the components %v", gun.Fields(0))
+	}
+	tower := await(t, a, "tower")
+	if err := tower.SetAt(0, map[string]any{"x": 1}); tower.Fields(0) != nil || err == nil || !strings.Contains(err.Error(), "no components") {
+		t.Errorf("a number has the components %v, and can be set to some: %v", tower.Fields(0), err)
+	}
+}

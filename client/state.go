@@ -18,7 +18,8 @@ type State struct {
 	client   *Client
 	id       wire.LinkID // of a state of the edge
 	key      string
-	names    []string // by index; shorter than the values, or with empty ones, where the link message has none
+	names    []string            // by index; shorter than the values, or with empty ones, where the link message has none
+	fields   map[int][]component // of data values whose link message tells them
 	index    map[string]int
 	message  []byte
 	readOnly bool
@@ -133,7 +134,7 @@ func (s *State) Set(name string, v any) error {
 }
 
 // SetAt sets a value, to a number, a string, a []byte for data, a slice or array of numbers for points,
-// vectors and quaternions, or a Value. The state has the value at once, and the edge soon. If the game
+// vectors and quaternions, a Value, or a map[string]any with all components of data that has Fields. The state has the value at once, and the edge soon. If the game
 // refuses it, the edge sends the true value, and Config.Change tells of it.
 //
 // The error names what does not fit. A state that the edge links as read-only cannot be set, nor one
@@ -142,7 +143,7 @@ func (s *State) SetAt(index int, v any) error {
 	if index < 0 || index >= s.Len() {
 		return fmt.Errorf("client: state %q has %d values, no value %d", s.key, s.Len(), index)
 	}
-	encoded, err := encode(s.Type(index), v)
+	encoded, err := s.encode(index, v)
 	if err != nil {
 		return fmt.Errorf("client: state %q, value %d: %w", s.key, index, err)
 	}
@@ -183,7 +184,7 @@ func (s *State) end() {
 	delete(s.client.writing, s)
 }
 
-// A Field is a value of a state that this client offers.
+// A Field is a value of a state that this client offers, or a component of a data value (State.Fields).
 type Field struct {
 	Name  string // for State.Value and State.Set of this client only: the space knows the value by its index
 	Type  string // one of the 38 types: sint8 … uint64, float16 … float64, string, data, point2s8 … quaternionf64
@@ -276,6 +277,7 @@ func (c *Client) accept(e *dnp.Event) *State {
 	s := &State{client: c, id: e.Link, message: bytes.Clone(e.Data), readOnly: e.ReadOnly, values: netstate.NewState(layout)}
 	d := linkmsg.Parse(s.message)
 	s.key, s.names = d.Key, d.Names[:min(len(d.Names), layout.Len())]
+	s.fields = componentsOf(d, layout)
 	s.index = make(map[string]int, len(s.names))
 	for i, name := range s.names {
 		if _, twice := s.index[name]; name != "" && !twice {

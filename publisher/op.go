@@ -41,6 +41,16 @@ type Value struct {
 	Precision float64
 	Nullable  bool
 	Null      any // what clients see for null; default: zero or empty
+
+	// Fields are the components of a data value, which Value may then have as a map or a struct, with
+	// all of them. Use it when all relays know fields: one of a release before them refuses the put.
+	Fields []Field
+}
+
+// A Field is a component of a data value: a name, and one of the types of fixed size.
+type Field struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
 }
 
 // Values are the new values of a Set by name, or by index in digits.
@@ -133,6 +143,7 @@ type valueJSON struct {
 	Precision float64         `json:"precision,omitempty"`
 	Nullable  bool            `json:"nullable,omitempty"`
 	Null      json.RawMessage `json:"null,omitempty"`
+	Fields    []Field         `json:"fields,omitempty"`
 }
 
 type detailJSON struct {
@@ -202,7 +213,7 @@ func (o Put) encode() (op, error) {
 		if err != nil {
 			return op{}, opError(o, replication.CodeTypeMismatch, "value %s: %v", valueName(v.Name, i), err)
 		}
-		form.Values[i] = valueJSON{v.Name, v.Type, value, v.Precision, v.Nullable, null}
+		form.Values[i] = valueJSON{v.Name, v.Type, value, v.Precision, v.Nullable, null, v.Fields}
 	}
 	e, err := parse(o, form)
 	if err != nil {
@@ -257,7 +268,7 @@ func checkValue(o Op, name string, def replication.ValueDef, value replication.L
 	if value == nil {
 		return nil
 	}
-	_, null, err := value.AppendValue(nil, def.Type)
+	_, null, err := def.Append(nil, value)
 	if err != nil {
 		return opError(o, err.Code, "value %s: %s", name, err.Message)
 	}

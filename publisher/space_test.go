@@ -239,3 +239,31 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("a message and Describe: %v", err)
 	}
 }
+
+// TestFields: a value with components is set with a map or a struct, and a publisher tells another relay of it
+// again.
+func TestFields(t *testing.T) {
+	s := newScene(t, publisher.Config{Retry: time.Millisecond, Probe: 10 * time.Millisecond})
+	s.hold(1)
+	gun := publisher.Value{Name: "gun", Type: "data", Value: map[string]any{"aim": [2]float32{1, -2}, "shots": 7},
+		Fields: []publisher.Field{{Name: "aim", Type: "vector2f16"}, {Name: "shots", Type: "uint16"}}}
+	put := publisher.Put{Key: "tank", Describe: true, Values: []publisher.Value{gun}}
+	s.publish("with fields", put)
+	s.holds("the relay knows them", map[string]string{"tank": "gun={\"aim\":[1,-2],\"shots\":7} "})
+	s.publish("as a struct", set("tank", "gun", struct {
+		Aim   [2]int `json:"aim"`
+		Shots int    `json:"shots"`
+	}{[2]int{2, 0}, 8}))
+	s.holds("the relay has its numbers", map[string]string{"tank": "gun={\"aim\":[2,0],\"shots\":8} "})
+	for why, bad := range map[string]any{"missing": map[string]any{"shots": 1}, "does not fit": map[string]any{"aim": []int{1, 2}, "shots": -1}, "its fields have 6": []byte{1}} {
+		if _, err := s.space.Publish(s.ctx, set("tank", "gun", bad)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("set to %v: %v, want an error that says %q", bad, err, why)
+		}
+	}
+	gun.Type = "uint8"
+	if _, err := s.space.Publish(s.ctx, publisher.Put{Key: "x", Values: []publisher.Value{gun}}); err == nil || !strings.Contains(err.Error(), "fields are for data") {
+		t.Errorf("fields of a number: %v", err)
+	}
+	s.hold(2)
+	s.holds("another relay hears of it", map[string]string{"tank": "gun={\"aim\":[2,0],\"shots\":8} "})
+}

@@ -257,7 +257,7 @@ func (s *Store) checkWrite(st *stored, w *Write) *Error {
 func (st *stored) refusedEvent(w *Write, code Code) *Event {
 	e := &Event{Client: w.Client, Session: w.Session, Key: st.Desc.Key, Code: code}
 	for _, v := range w.Values {
-		e.Values = append(e.Values, EventValue{Name: st.schema.name(v.Index), Type: v.Type, Value: bytes.Clone(v.Value)})
+		e.Values = append(e.Values, EventValue{Name: st.schema.name(v.Index), Type: v.Type, Value: bytes.Clone(v.Value), Struct: st.schema.structOf(v.Index)})
 	}
 	return e
 }
@@ -273,7 +273,7 @@ func (s *Store) changedEvent(now time.Time, st *stored, w *Write) Output {
 
 // eventValue returns value i for an event, with bytes of its own.
 func (st *stored) eventValue(i int, enc []byte) EventValue {
-	return EventValue{Name: st.schema.name(i), Type: st.schema.fields[i].Type, Value: bytes.Clone(enc)}
+	return EventValue{Name: st.schema.name(i), Type: st.schema.fields[i].Type, Value: bytes.Clone(enc), Struct: st.schema.structOf(i)}
 }
 
 // writeMark returns the write mark of a session, or nil.

@@ -28,12 +28,19 @@ type ValueDef struct {
 
 	// Bounds limit what clients may write. With nil they may write any finite value.
 	Bounds *Bounds
+
+	// Struct are the components of a data value that has some. Only the Store of a space knows them;
+	// others learn them from a describing link message.
+	Struct []StructField
 }
 
 // Substitute returns the encoded value that stands for null.
 func (d ValueDef) Substitute() []byte {
 	if d.Null != nil {
 		return d.Null
+	}
+	if len(d.Struct) > 0 {
+		return zeroStruct(d.Struct)
 	}
 	return d.Type.Zero()
 }
@@ -61,16 +68,22 @@ type Description struct {
 	ValueMax uint16
 }
 
-// Describing returns the link message that tells clients the key of the state and the names of its
-// values.
+// Describing returns the link message that tells clients the key of the state, the names of its
+// values, and their components.
 func (d *Description) Describing() []byte { return describing(d.Key, d.Values) }
 
 func describing(key string, defs []ValueDef) []byte {
-	names := make([]string, len(defs))
+	told := linkmsg.Description{Key: key, Names: make([]string, len(defs))}
 	for i := range defs {
-		names[i] = defs[i].Name
+		told.Names[i] = defs[i].Name
+		if len(defs[i].Struct) > 0 {
+			if told.Fields == nil {
+				told.Fields = map[int][]linkmsg.Field{}
+			}
+			told.Fields[i] = described(defs[i].Struct)
+		}
 	}
-	return linkmsg.Append(nil, linkmsg.Description{Key: key, Names: names})
+	return linkmsg.Append(nil, told)
 }
 
 // isDescribed reports whether the link message is what Describing returns, and more than the key.
@@ -252,6 +265,7 @@ func readDetails(r *wire.Reader) (all []Detail) {
 const (
 	describeVersion = 2    // without bounds
 	describeBounded = 3    // with bounds
+	describeStructs = 4    // with bounds, perhaps none, and components of values
 	nullableBit     = 0x80 // of a value's type byte
 	memberGroup     = 0    // kinds of members of an audience
 	memberClient    = 1
@@ -259,7 +273,7 @@ const (
 
 // appendDescribe appends the data of a Describe record for replicas:
 //
-//	version  uint8 = 2 (3 as in appendStoredDescribe); a reader refuses any other
+//	version  uint8 = 2 (3 and 4 as in appendStoredDescribe); a reader refuses any other
 //	key      {length uint8, bytes}
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
@@ -295,13 +309,18 @@ func appendDescription(b []byte, d *Description) []byte {
 }
 
 // appendStoredDescribe appends the data of a Describe record for the durable store. With
-// bounds, that is version 3 and ends with the output of appendBounds. Replicas do not get
-// bounds, because only the authority applies them; an edge whose release does not know bounds
+// bounds, that is version 3 and ends with the output of appendBounds; if values have components,
+// it is version 4 and ends with the output of appendBounds and appendStructs. Replicas get
+// neither, because only the authority applies them; an edge whose release does not know them
 // can therefore follow.
 func appendStoredDescribe(b []byte, d *Description) []byte {
 	start := len(b)
 	b = appendDescribe(b, d)
-	if bounded(d.Values) {
+	switch {
+	case structured(d.Values):
+		b[start] = describeStructs
+		b = appendStructs(appendBounds(b, d.Values), d.Values)
+	case bounded(d.Values):
 		b[start] = describeBounded
 		b = appendBounds(b, d.Values)
 	}
@@ -353,7 +372,7 @@ func appendDefs(b []byte, defs []ValueDef, valueMax uint16) []byte {
 func parseDescribe(p []byte) (*Description, error) {
 	r := wire.NewReader(p)
 	version := r.Uint8()
-	if version != describeVersion && version != describeBounded {
+	if version < describeVersion || version > describeStructs {
 		return nil, errMessage
 	}
 	d := &Description{Key: readShort(&r)}
@@ -376,13 +395,28 @@ func parseDescribe(p []byte) (*Description, error) {
 	if r.Err() != nil || !d.sound() {
 		return nil, errMessage
 	}
-	if version == describeBounded && (readBounds(&r, d.Values) != nil || !bounded(d.Values)) {
-		return nil, errMessage
+	if err := d.readStored(&r, version); err != nil {
+		return nil, err
 	}
 	if _, err := finish(d, &r); err != nil {
 		return nil, errMessage
 	}
 	return d, nil
+}
+
+// readStored reads what only stored descriptions have.
+func (d *Description) readStored(r *wire.Reader, version uint8) error {
+	switch version {
+	case describeBounded:
+		if readBounds(r, d.Values) != nil || !bounded(d.Values) {
+			return errMessage
+		}
+	case describeStructs:
+		if readBounds(r, d.Values) != nil || readStructs(r, d.Values, d.ValueMax) != nil || !structured(d.Values) {
+			return errMessage
+		}
+	}
+	return nil
 }
 
 func readMembers(r *wire.Reader) (groups, clients []string) {

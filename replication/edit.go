@@ -45,7 +45,7 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	}
 	e.given.Set(i)
 	off := len(e.bytes)
-	b, null, err := l.AppendValue(e.bytes, c.fields[i].Type)
+	b, null, err := c.defs[i].Append(e.bytes, l)
 	if err != nil {
 		return err.In(c.label(i))
 	}
@@ -74,7 +74,7 @@ func (s *schema) check(i int, enc []byte, null bool) *Error {
 	case s.tooLong(i, enc):
 		return Errorf(CodeTooLarge, "%s: %d bytes, at most %d are allowed", s.label(i), len(enc)-2, s.valueMax)
 	}
-	return nil
+	return s.defs[i].checkStruct(enc)
 }
 
 // tooLong reports whether a string or data value exceeds its limit.

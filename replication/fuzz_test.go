@@ -108,6 +108,7 @@ func FuzzWrite(f *testing.F) {
 
 func FuzzRestore(f *testing.F) {
 	r := joined(f)
+	r.store.ok(tank(nil, gun...))
 	for _, d := range r.store.TakeDirty(nil, 9) {
 		f.Add(d.Data)
 	}

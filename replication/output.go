@@ -73,6 +73,8 @@ type EventValue struct {
 	Name  string // the index in digits for a value without a name
 	Type  wire.ValueType
 	Value []byte
+
+	Struct []StructField // the components, if it has some
 }
 
 // A Code tells the program of a publisher what was wrong.

@@ -500,6 +500,9 @@ func (d *ValueDef) check(valueMax uint16) *Error {
 	if err := d.Bounds.Check(d.Type); err != nil {
 		return err
 	}
+	if err := d.CheckFields(valueMax); err != nil {
+		return err
+	}
 	if !d.Nullable {
 		d.Null = nil
 		return nil

@@ -33,7 +33,7 @@ func newSchemas() schemas { return schemas{byID: make(map[string]*schema)} }
 // acquire returns the schema of these definitions, which must be valid. The caller releases it.
 // The schema keeps nothing of defs.
 func (c *schemas) acquire(defs []ValueDef, valueMax uint16) *schema {
-	c.scratch = appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs)
+	c.scratch = appendStructs(appendBounds(appendDefs(c.scratch[:0], defs, valueMax), defs), defs)
 	s := c.byID[string(c.scratch)]
 	if s == nil {
 		s = newSchema(string(c.scratch), defs, valueMax)
@@ -56,7 +56,7 @@ func newSchema(id string, defs []ValueDef, valueMax uint16) *schema {
 	for i, d := range defs {
 		s.fields[i] = view.Field{Type: d.Type, Nullable: d.Nullable}
 		s.nullable = s.nullable || d.Nullable
-		defs[i].Null, defs[i].Bounds = slices.Clone(d.Null), d.Bounds.clone()
+		cloneDef(&defs[i])
 		if d.Name != "" {
 			s.index[d.Name] = i
 		}
@@ -74,6 +74,11 @@ func newSchema(id string, defs []ValueDef, valueMax uint16) *schema {
 // value is zero.
 func (s *schema) values() (*netstate.State, netstate.Mask) {
 	v := netstate.NewState(s.layout)
+	for i := range s.defs {
+		if len(s.defs[i].Struct) > 0 {
+			v.Set(i, zeroStruct(s.defs[i].Struct))
+		}
+	}
 	if !s.nullable {
 		return v, nil
 	}
@@ -98,7 +103,7 @@ func (s *schema) sameLayout(t *schema) bool {
 	}
 	for i := range s.defs {
 		a, b := &s.defs[i], &t.defs[i]
-		if a.Nullable != b.Nullable || string(a.Substitute()) != string(b.Substitute()) {
+		if a.Nullable != b.Nullable || !slices.Equal(a.Struct, b.Struct) || string(a.Substitute()) != string(b.Substitute()) {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script. Each script has its own edge for each profile, in $EDGE
-// and $SPEC, one whose link messages have names, in $DESCRIBING, and its own NATS server with a relay, in $DNP_NATS_URL.
+// and $SPEC, one whose link messages have names, in $DESCRIBING, one with a value that has components, in $ARMED, and its own NATS server with a relay, in $DNP_NATS_URL.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
@@ -23,6 +23,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EDGE", edgetest.Start(tb, edgetest.Config{}).String())
 			env.Setenv("SPEC", edgetest.Start(tb, edgetest.Config{Profile: wire.Spec}).String())
 			env.Setenv("DESCRIBING", edgetest.Start(tb, edgetest.Config{Describe: true}).String())
+			env.Setenv("ARMED", edgetest.Start(tb, edgetest.Config{Gun: true}).String())
 			env.Setenv("DNP_NATS_URL", startRelay(tb))
 			return nil
 		},

@@ -13,13 +13,14 @@ import (
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 type setCommand struct {
 	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge."`
 	State   string        `arg:"" placeholder:"STATE" help:"Key or link message of the state."`
-	Values  []string      `arg:"" placeholder:"VALUE" help:"Values to write, as INDEX=VALUE, from 0, or NAME=VALUE where the link message has the names."`
+	Values  []string      `arg:"" placeholder:"VALUE" help:"Values to write, as INDEX=VALUE, from 0, or NAME=VALUE where the link message has the names. A value with components is {\"x\":1,…}, with all of them."`
 	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay connected to repeat lost datagrams and to check that the write holds."`
 
 	DNPFlags
@@ -90,7 +91,7 @@ func (c *setCommand) write(s *client.State) (map[int]client.Value, error) {
 		if !ok {
 			return nil, fmt.Errorf("state %q has %d values, no value %s", c.State, s.Len(), name)
 		}
-		enc, err := encode(s.Type(index), text)
+		enc, err := encodeDef(replication.ValueDef{Type: s.Type(index), Struct: structFields(s, index)}, text)
 		if err != nil {
 			return nil, fmt.Errorf("value %s: %w", name, err)
 		}
@@ -107,9 +108,17 @@ func (c *setCommand) write(s *client.State) (map[int]client.Value, error) {
 // encode returns text as wire bytes of a type. It converts the text like a JSON payload, so that the
 // same text means the same everywhere.
 func encode(t wire.ValueType, text string) ([]byte, error) {
-	value, err := valueForType(t, text)
-	if err != nil {
-		return nil, err
+	return encodeDef(replication.ValueDef{Type: t}, text)
+}
+
+// encodeDef is encode for a value that may have components, as {"x":1,"y":2}.
+func encodeDef(d replication.ValueDef, text string) ([]byte, error) {
+	value := json.RawMessage(text)
+	if len(d.Struct) == 0 || !strings.HasPrefix(text, "{") {
+		var err error
+		if value, err = valueForType(d.Type, text); err != nil {
+			return nil, err
+		}
 	}
 	body, err := json.Marshal(op{Op: "set", Values: map[string]json.RawMessage{"0": value}})
 	if err != nil {
@@ -119,7 +128,7 @@ func encode(t wire.ValueType, text string) ([]byte, error) {
 	if problem != nil {
 		return nil, problem
 	}
-	enc, null, problem := p.Ops[0].Sets[0].Value.AppendValue(nil, t)
+	enc, null, problem := d.Append(nil, p.Ops[0].Sets[0].Value)
 	switch {
 	case null:
 		return nil, errors.New("clients cannot write null")

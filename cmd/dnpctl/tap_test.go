@@ -138,6 +138,25 @@ func TestTapJSON(t *testing.T) {
 	}
 }
 
+// TestTapStructs: the link message tells the components of data, without which a tap shows base64.
+func TestTapStructs(t *testing.T) {
+	p := newTapped(t, true, false)
+	p.repair()
+	const tank = `"key":"tank","values":[{"name":"gun","type":"data","value":{"aim":[1,2],"shots":7},"fields":[{"name":"aim","type":"point2u8"},{"name":"shots","type":"uint16"}]}]}`
+	p.publish(`{"op":"put",`+tank, nil)
+	if last := p.lines[len(p.lines)-1]; last != `7:1 + tank gun="AQIHAA=="` {
+		t.Errorf("without a description: %s", last)
+	}
+	p.publish(`{"op":"put","describe":true,`+tank, nil)
+	p.publish(`{"op":"set","key":"tank","values":{"gun":{"aim":[3,4],"shots":8}}}`, nil)
+	if last := p.lines[len(p.lines)-1]; last != `7:3 ~ tank gun={"aim":[3,4],"shots":8}` {
+		t.Errorf("with one: %s", last)
+	}
+	if err := p.tap.result(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTapVerify: a value that was damaged on the way is found by the next checksum, and healed.
 func TestTapVerify(t *testing.T) {
 	p := newTapped(t, true, true)

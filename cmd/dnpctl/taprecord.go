@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	replview "github.com/dnprelay/dnprelay/replication/view"
@@ -139,11 +141,31 @@ func tapValues(st *replication.State, values replview.Values) (list []tapValue) 
 		d := &st.Desc.Values[i]
 		v := tapValue{Index: i, Name: d.Name, Type: d.Type.String(), Value: json.RawMessage("null")}
 		if !null {
-			v.Value = payload.AppendValue(nil, d.Type, enc)
+			v.Value = payload.AppendStructValue(nil, d.Type, tapStruct(st, i), enc)
 		}
 		list = append(list, v)
 	}
 	return list
+}
+
+// A tapTold is what the link message of a state tells, kept with the state. A replica does not know the
+// components of values otherwise.
+type tapTold struct {
+	desc *replication.Description
+	told linkmsg.Description
+}
+
+// tapStruct returns the components of value i; nil if the link message tells none.
+func tapStruct(st *replication.State, i int) []replication.StructField {
+	if st.Desc.Values[i].Type != wire.TypeData {
+		return nil
+	}
+	t, ok := st.Data.(*tapTold)
+	if !ok || t.desc != st.Desc {
+		t = &tapTold{st.Desc, linkmsg.Parse(st.Desc.Message)}
+		st.Data = t
+	}
+	return replication.DescribedFields(t.told, i)
 }
 
 // json returns a record as a JSON object.

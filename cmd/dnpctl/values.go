@@ -169,7 +169,16 @@ func harmless(text string) string {
 
 // valueJSON returns value i as a JSON payload has it.
 func valueJSON(s state, i int) []byte {
-	return payload.AppendValue(nil, s.Type(i), s.At(i).Append(nil))
+	return payload.AppendStructValue(nil, s.Type(i), structFields(s, i), s.At(i).Append(nil))
+}
+
+// structFields returns the components of value i; nil if it has none.
+func structFields(s state, i int) (list []replication.StructField) {
+	for _, f := range s.Fields(i) {
+		t, _ := wire.ParseValueType(f.Type) // package client knows the type
+		list = append(list, replication.StructField{Name: f.Name, Type: t})
+	}
+	return list
 }
 
 // valueText returns value i in readable form.

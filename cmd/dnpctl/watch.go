@@ -51,6 +51,7 @@ type state interface {
 	Name(index int) string
 	Type(index int) wire.ValueType
 	At(index int) client.Value
+	Fields(index int) []client.Field // the components of data that the link message tells
 }
 
 // An event is what happened to the client, and is valid during the call that has it.

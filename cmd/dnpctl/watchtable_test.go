@@ -37,6 +37,7 @@ type testState struct {
 	encoded [2]string
 }
 
+func (s *testState) Fields(int) []client.Field { return nil }
 func (s *testState) ID() uint16                { return s.id }
 func (s *testState) Key() string               { return s.key }
 func (s *testState) Message() []byte           { return []byte(s.key) }

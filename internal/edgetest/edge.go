@@ -29,6 +29,7 @@ type Config struct {
 	Lossy    bool              // it drops the first copy of each reliable command
 	Loss     float64           // of all datagrams, both ways
 	Describe bool              // link messages have the names of the values
+	Gun      bool              // it has a third state, "gun" (read-write: ammo data of 8 bytes), whose link message tells the components aim and shots
 	Login    func(string) bool // judges the first message of a client; nil means that clients do not log in
 	Received chan<- []byte     // gets each message, which the edge then does not obey
 	Wrote    chan<- Write      // gets each value that a client writes, or offers
@@ -56,6 +57,7 @@ type edge struct {
 	socket      *udp.Socket
 	endpoint    *dnp.Endpoint
 	tower, door *dnp.Source
+	gun         *dnp.Source // nil without Config.Gun
 	rand        *rand.Rand
 	seen        int // reliable commands of which it dropped the first copy
 }
@@ -86,6 +88,9 @@ func Run(cfg Config) (addr netip.AddrPort, stop func(), err error) {
 	}
 	e.tower = e.source("tower", field{"hp", float32Type}, field{"name", wire.TypeString})
 	e.door = e.source("door", field{"open", uint8Type})
+	if cfg.Gun {
+		e.gun = e.armed()
+	}
 	var running sync.WaitGroup
 	running.Go(e.run)
 	return e.socket.LocalAddr(), func() {
@@ -122,6 +127,18 @@ func (e *edge) source(key string, fields ...field) *dnp.Source {
 		panic("edgetest: " + err.Error()) // a state of this package has values
 	}
 	return e.endpoint.NewSource(dnp.SourceConfig{State: netstate.NewState(layout), Message: message, Farewell: []byte(key + " is gone")})
+}
+
+// armed returns the state with a value that has components.
+func (e *edge) armed() *dnp.Source {
+	layout, err := netstate.NewLayout([]netstate.Value{{Type: wire.TypeData}})
+	if err != nil {
+		panic("edgetest: " + err.Error()) // the state has a value
+	}
+	message := linkmsg.Append(nil, linkmsg.Description{Key: "gun", Names: []string{"ammo"}, Fields: map[int][]linkmsg.Field{0: {{Name: "aim", Type: "vector3f16"}, {Name: "shots", Type: "uint16"}}}})
+	state := netstate.NewState(layout)
+	state.Set(0, []byte{8, 0, 0, 0x3c, 0, 0x40, 0, 0xc2, 7, 0}) // 1, 2, -3 and 7
+	return e.endpoint.NewSource(dnp.SourceConfig{State: state, Message: message})
 }
 
 func (e *edge) run() {
@@ -193,6 +210,9 @@ func (e *edge) handle(events []dnp.Event) {
 		case dnp.EventConnected:
 			_ = ev.Conn.Link(e.tower, false)
 			_ = ev.Conn.Link(e.door, true)
+			if e.gun != nil {
+				_ = ev.Conn.Link(e.gun, false)
+			}
 			ev.Conn.SetData(&session{})
 		case dnp.EventLinkUp:
 			s := ev.Conn.Data().(*session)

@@ -105,7 +105,7 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 func (e *emitter) eventValues(values []replication.EventValue) {
 	e.key("values").object()
 	for _, v := range values {
-		e.key(v.Name).value(v.Type, v.Value)
+		e.key(v.Name).structValue(v.Type, v.Struct, v.Value)
 	}
 	e.end()
 }
@@ -180,12 +180,13 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	if s.IsNull(i) {
 		e.null()
 	} else {
-		e.value(v.Type, s.Values.Value(i))
+		e.structValue(v.Type, v.Struct, s.Values.Value(i))
 	}
+	e.structFields(v.Struct)
 	e.floatField("precision", v.Precision)
 	if v.Nullable {
 		e.key("nullable").boolean(true)
-		e.key("null").value(v.Type, v.Substitute())
+		e.key("null").structValue(v.Type, v.Struct, v.Substitute())
 	}
 	e.bounds(v.Type, v.Bounds)
 	e.end()
@@ -260,8 +261,8 @@ func (e *emitter) bounds(t wire.ValueType, b *replication.Bounds) {
 	e.floatField("rate", b.Rate)
 }
 
-// emitDepthMax is the deepest nesting of the output: a listing, its states, an audience, its
-// exceptions, their groups; and a value that is an array.
+// emitDepthMax is the deepest nesting of the output: nothing, a listing, its states, a state, its values,
+// a value, its fields, a field.
 const emitDepthMax = 8
 
 // An emitter writes objects and arrays in either form, so that every answer is defined once. To

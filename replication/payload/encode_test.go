@@ -101,7 +101,7 @@ func listed(t testing.TB, op *replication.Op) *replication.State {
 		if v.Value == nil {
 			continue
 		}
-		enc, null, err := v.Value.AppendValue(nil, v.Type)
+		enc, null, err := v.Append(nil, v.Value)
 		if err != nil {
 			t.Fatal(err)
 		}

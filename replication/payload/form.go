@@ -219,7 +219,7 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max", "priority", "lod", "rate", "min", "finite",
+	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
 }
 
 // fields are the members of one object, each at most once and not parsed. The first error
@@ -521,13 +521,13 @@ func parsePrecision(name string, n node) (float64, *replication.Error) {
 	return math.Abs(p), nil // without the sign of a negative zero
 }
 
-// substitute returns a parser of the value of type t that stands for null.
-func substitute(t wire.ValueType) func(string, node) ([]byte, *replication.Error) {
+// substitute returns a parser of the value of a definition that stands for null.
+func substitute(d *replication.ValueDef) func(string, node) ([]byte, *replication.Error) {
 	return func(name string, n node) ([]byte, *replication.Error) {
 		if n.isNull() {
-			return nil, mismatch(t, n.got()).In(strconv.Quote(name))
+			return nil, mismatch(d.Type, n.got()).In(strconv.Quote(name))
 		}
-		enc, err := n.appendValue(nil, t)
+		enc, _, err := d.Append(nil, n.literal())
 		if err != nil {
 			return nil, err.In(strconv.Quote(name))
 		}

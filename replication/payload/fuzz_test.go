@@ -21,6 +21,7 @@ func FuzzParseJSON(f *testing.F) {
 		`"values":[{"type":"uint64","value":"18446744073709551615"},{"type":"float16","value":1e-3},{"type":"data","value":"AP8="},{"type":"point2s8","value":[1.0,-2e0]}]}`))
 	f.Add([]byte(`{"op":"set","key":"k","values":{"a":"\ud83d\ude00\\u","0":[],"b":{"c":[true,null]}}}`))
 	f.Add([]byte(`{"after":"a.b","max":1}`))
+	f.Add([]byte(structPut))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = JSON.ParseGet(body)
 		p, err := JSON.Parse(body, "")
@@ -44,6 +45,10 @@ func fuzzOp(t *testing.T, op *replication.Op) {
 		for vt := range wire.ValueType(wire.ValueTypes) {
 			_, _, _ = v.Value.AppendValue(nil, vt)
 		}
+		fields := replication.ValueDef{Type: wire.TypeData, Struct: []replication.StructField{{Name: "a", Type: typeUint8}, {Name: "b", Type: typeFloat64}}}
+		if enc, null, err := fields.Append(nil, v.Value); err == nil && !null && len(enc) != 2+1+8 {
+			t.Fatalf("%d bytes for components of 9", len(enc)-2)
+		}
 	}
 	if op.Kind != replication.OpPut {
 		return
@@ -52,7 +57,7 @@ func fuzzOp(t *testing.T, op *replication.Op) {
 		if v.Value == nil {
 			continue
 		}
-		if _, null, err := v.Value.AppendValue(nil, v.Type); err != nil || null && !v.Nullable {
+		if _, null, err := v.Append(nil, v.Value); err != nil || null && !v.Nullable {
 			return
 		}
 	}

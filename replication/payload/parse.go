@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,7 +196,7 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 		v.Name = strings.Clone(v.Name)
 		what = "value " + strconv.Quote(v.Name)
 	}
-	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate")
+	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields")
 	if f.err != nil {
 		return f.err
 	}
@@ -205,7 +206,11 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	if f.has("null") && !v.Nullable {
 		f.fail(badRequest(`"null" needs "nullable":true`))
 	}
-	optional(&f, "null", kindAny, &v.Null, substitute(v.Type))
+	optional(&f, "fields", kindArray, &v.Struct, structFields)
+	if f.err == nil {
+		f.err = v.CheckFields(math.MaxUint16) // the limit of the store is lower
+	}
+	optional(&f, "null", kindAny, &v.Null, substitute(&v.ValueDef))
 	v.Bounds = parseBounds(v.Type, &f)
 	if f.err != nil {
 		return f.err.In(what)
