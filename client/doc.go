@@ -17,7 +17,8 @@
 // # States
 //
 // A [State] is a list of typed values that the edge and this client keep equal. A value has an index,
-// and a name where the link message describes the state (see package linkmsg). [State.Value] and
+// and a name where the link message describes the state (see package linkmsg), which may also tell the
+// components of data ([State.Fields]). [State.Value] and
 // [State.Set] take names, [State.At] and [State.SetAt] indices. [Client.Offer] makes a state of this
 // client, which is a state of the space while the client is connected.
 //
