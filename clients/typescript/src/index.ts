@@ -19,7 +19,7 @@ export function connect(url: string | URL, options?: Options): Client {
 export { Client, type Closing, type Clock, type Events, type Options, type Token, type TransportName, type ValueSpec } from "./client.js";
 export { connectWith, type Transports } from "./connect.js";
 export { Connection, type CloseReason, type ConnectionConfig, type Output, type Stats } from "./connection.js";
-export { Layout, State, type Description } from "./state.js";
+export { Layout, State, type Description, type Field, type Fields } from "./state.js";
 export { type Past } from "./past.js";
 export { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "./transport.js";
 export { valueTypes, type Components, type Settable, type TypeName, type Value, type ValueType } from "./value.js";

@@ -105,8 +105,8 @@ export class LinkTable implements UpdateTarget {
       this.events.answer(linkDown(m.link));
       return;
     }
-    const { key, names } = this.describe(m.message);
-    const layout = new Layout(m.types, names);
+    const { key, names, fields } = this.describe(m.message);
+    const layout = new Layout(m.types, names, fields);
     const state = new State({ key, message: m.message, layout, values: m.values, own: false, writable: !m.readOnly });
     const link: Link = { id: m.link, state, up: true, writes: new Map() };
     this.#links.set(m.link, link);

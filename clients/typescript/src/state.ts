@@ -1,15 +1,24 @@
 import { Past } from "./past.js";
-import { encodedSize, encodeValue, newComponents, readComponent, type Components, type Settable, type Value, type ValueType } from "./value.js";
+import { decodeFixed, encodedSize, encodeValue, newComponents, readComponent, valueTypes, type Components, type Settable, type Value, type ValueType } from "./value.js";
 import { copy } from "./wire.js";
 
-/** A Layout is the ordered types of a state's values, and their names where they are known. */
+/** A Field is a named component of a data value. */
+export interface Field {
+  readonly name: string;
+  readonly type: ValueType;
+}
+
+/** Fields are the components of data values, by the index of the value. */
+export type Fields = ReadonlyMap<number, readonly Field[]>;
+
+/** A Layout is the ordered types of a state's values, and their names and fields where they are known. */
 export class Layout {
   /** Where the fixed-size values lie in a state's buffer. */
   readonly offsets: readonly number[];
   readonly size: number;
   readonly #indexes = new Map<string, number>();
 
-  constructor(readonly types: readonly ValueType[], readonly names: readonly string[] = []) {
+  constructor(readonly types: readonly ValueType[], readonly names: readonly string[] = [], readonly fields: Fields = new Map()) {
     let size = 0;
     this.offsets = types.map((type) => {
       size += type.size;
@@ -121,6 +130,41 @@ export class State {
   }
 
   /**
+   * fields returns the components of a data value by name, in an object of its own. It returns undefined if
+   * the link message tells none, or the data are of another size.
+   */
+  fields(value: number | string): Record<string, Value> | undefined {
+    const i = this.layout.index(value);
+    const list = this.layout.fields.get(i);
+    const data = this.#variable[i];
+    if (!list || !data || data.length - 2 !== sizeOf(list)) return undefined;
+    const view = new DataView(data.buffer, data.byteOffset + 2, data.length - 2);
+    const out = Object.create(null) as Record<string, Value>; // a field may have any name
+    let at = 0;
+    for (const { name, type } of list) {
+      out[name] = decodeFixed(type, view, at);
+      at += type.size;
+    }
+    return out;
+  }
+
+  /** setFields sets a data value to components, of which all must be given. */
+  setFields(value: number | string, to: Readonly<Record<string, Settable>>): void {
+    const list = this.layout.fields.get(this.layout.index(value));
+    if (!list) throw new TypeError(`set ${this.key}: the link message tells no fields of ${JSON.stringify(value)}`);
+    const unknown = Object.keys(to).find((name) => !list.some((f) => f.name === name));
+    if (unknown !== undefined) throw new RangeError(`set ${this.key}: no field ${JSON.stringify(unknown)}`);
+    const data = new Uint8Array(sizeOf(list));
+    let at = 0;
+    for (const { name, type } of list) {
+      if (!Object.hasOwn(to, name)) throw new RangeError(`set ${this.key}: field ${JSON.stringify(name)} is missing`);
+      data.set(encodeValue(type, to[name]!), at);
+      at += type.size;
+    }
+    this.set(value, data);
+  }
+
+  /**
    * at returns the state as it was a moment before `t`, a time of `performance.now()`. The moment is
    * long enough that the values of then and of now can be known: floats, vectors and quaternions move
    * evenly from one to the next. All other values are the newest ones. The result is valid until the
@@ -192,19 +236,44 @@ export class State {
 export interface Description {
   readonly key: string;
   readonly names?: readonly string[];
+  readonly fields?: Fields;
+}
+
+const sizeOf = (fields: readonly Field[]): number => fields.reduce((size, f) => size + f.type.size, 0);
+
+/** fieldsMax is the most components of a value. */
+const fieldsMax = 64;
+
+/** fieldsOf reads the fields of a link message, and leaves out those that no data can have. */
+function fieldsOf(told: unknown): Fields {
+  const all = new Map<number, readonly Field[]>();
+  if (typeof told !== "object" || told === null || Array.isArray(told)) return all;
+  for (const [index, list] of Object.entries(told)) {
+    const fields = /^\d{1,5}$/.test(index) && Array.isArray(list) && list.length <= fieldsMax ? list.map(fieldOf) : [];
+    const names = new Set(fields.map((f) => f?.name));
+    if (fields.length > 0 && names.size === fields.length && !names.has(undefined)) all.set(Number(index), fields as Field[]);
+  }
+  return all;
+}
+
+function fieldOf(pair: unknown): Field | undefined {
+  if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[0] !== "string" || pair[0] === "") return undefined;
+  const type = valueTypes.find((t) => t.name === pair[1]);
+  return type && type.size > 0 ? { name: pair[0], type } : undefined;
 }
 
 /**
  * describe reads a link message: plain text is the key of the state. An object in JSON with `"v":1`, a
- * `key` and the `names` of the values also tells those.
+ * `key` and the `names` of the values also tells those, and the `fields` of data.
  */
 export function describe(message: Uint8Array): Description {
   const text = utf8.decode(message);
   if (text.startsWith("{")) {
     try {
-      const d = JSON.parse(text) as { v?: unknown; key?: unknown; names?: unknown };
+      const d = JSON.parse(text) as { v?: unknown; key?: unknown; names?: unknown; fields?: unknown };
       const names = Array.isArray(d.names) && d.names.every((name) => typeof name === "string") ? (d.names as string[]) : [];
-      if (d.v === 1 && typeof d.key === "string") return { key: d.key, names };
+      const fields = fieldsOf(d.fields);
+      if (d.v === 1 && typeof d.key === "string") return fields.size > 0 ? { key: d.key, names, fields } : { key: d.key, names };
     } catch {
       // It is a text that begins with a brace.
     }

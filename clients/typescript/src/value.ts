@@ -123,6 +123,14 @@ function checkInteger(type: ValueType, v: number | bigint): void {
   }
 }
 
+/** decodeFixed returns the value of a type of fixed size that lies in view from `at` on. */
+export function decodeFixed(type: ValueType, view: DataView, at: number): Value {
+  if (type.components === 1) return readComponent(type, view, at);
+  const out = newComponents(type);
+  for (let i = 0; i < type.components; i++) out[i] = readComponent(type, view, at + i * type.width);
+  return out;
+}
+
 const utf8 = new TextEncoder();
 
 /** lengthMax is the most bytes that the u16 length of a string or data value can tell. */

@@ -164,3 +164,33 @@ test("rotations take the short way and stay rotations", () => {
   assert.ok(Math.abs(Math.hypot(...q) - 1) < 1e-6);
   assert.ok(q[3]! > 0.7 && q[2]! > 0 && q[2]! < 0.7, `between the two: ${q}`);
 });
+
+test("the fields of data", () => {
+  const message = '{"v":1,"key":"tank","names":["hp","gun"],"fields":{"1":[["aim","vector3f32"],["__proto__","uint16"]]}}';
+  const told = describe(new TextEncoder().encode(message));
+  const types = ["uint8", "data"].map(typeNamed);
+  const layout = new Layout(types, told.names, told.fields);
+  const state = new State({ key: told.key, message: Uint8Array.of(1), layout, values: [encodeValue(types[0]!, 1), encodeValue(types[1]!, new Uint8Array(14))], own: false, writable: true });
+  state.written = () => {};
+  const shown = (): string => JSON.stringify(Object.entries(state.fields("gun")!).map(([name, v]) => [name, typeof v === "object" ? Array.from(v as Float32Array) : v]));
+  assert.equal(shown(), '[["aim",[0,0,0]],["__proto__",0]]');
+  state.setFields("gun", { aim: [1, 2.5, -3], ["__proto__"]: 7 });
+  assert.equal(shown(), '[["aim",[1,2.5,-3]],["__proto__",7]]');
+  assert.deepEqual(Array.from(state.get(1) as Uint8Array), [0, 0, 128, 63, 0, 0, 32, 64, 0, 0, 64, 192, 7, 0], "the bytes of package dnp/linkmsg");
+  assert.throws(() => state.setFields("gun", { aim: [1, 2, 3] }), /"__proto__" is missing/);
+  assert.throws(() => state.setFields("gun", { aim: [1, 2, 3], shots: 1 }), /no field "shots"/);
+  assert.throws(() => state.setFields("gun", { aim: [1, 2, 3], ["__proto__"]: 65_536 }), RangeError);
+  assert.throws(() => state.setFields("hp", { aim: 1 }), /tells no fields/);
+  assert.equal(state.fields("hp"), undefined);
+  state.set("gun", Uint8Array.of(1));
+  assert.equal(state.fields("gun"), undefined, "data of another size");
+});
+
+test("fields that no data can have are ignored", () => {
+  const long = JSON.stringify(Array.from({ length: 65 }, (_, i) => [`f${i}`, "uint8"]));
+  for (const fields of ["7", "null", "[]", '{"x":[["a","uint8"]]}', '{"-1":[["a","uint8"]]}', '{"1":[]}', '{"1":[["a","string"]]}', '{"1":[["a","wide"]]}', '{"1":[["a"]]}',
+    '{"1":[["","uint8"]]}', '{"1":[["a","uint8"],["a","uint8"]]}', '{"1":{"a":"uint8"}}', `{"1":${long}}`]) {
+    const told = describe(new TextEncoder().encode(`{"v":1,"key":"k","names":["x"],"fields":${fields}}`));
+    assert.deepEqual(told, { key: "k", names: ["x"] }, fields);
+  }
+});
