@@ -122,7 +122,7 @@ func readStructs(r *wire.Reader, defs []ValueDef, valueMax uint16) error {
 	next := 0
 	for range readCount(r, 6) {
 		i, n := int(r.Uint16()), int(r.Uint8())
-		if r.Err() != nil || i < next || i >= len(defs) || n == 0 || n > StructFieldsMax {
+		if r.Err() != nil || i < next || i >= len(defs) {
 			return errMessage
 		}
 		d := &defs[i]

@@ -3,6 +3,7 @@ package replication
 import (
 	"encoding/hex"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,11 @@ func TestStructsOfAPut(t *testing.T) {
 		}
 		s.refuse(c.why, c.code, c.about, c.op)
 	}
+	many := make([]StructField, StructFieldsMax+1)
+	for i := range many {
+		many[i] = StructField{"f" + strconv.Itoa(i), typ("uint8")}
+	}
+	s.refuse("too many", CodeBadRequest, "65 fields, want 1 to 64", tank(nil, many...))
 	number := tank(nil, gun...)
 	number.Values[1].Type = typ("uint64")
 	s.refuse("components of a number", CodeTypeMismatch, "fields are for data, not for uint64", number)

@@ -252,7 +252,7 @@ func (f *tapFeed) absent() error {
 	if f.nobody {
 		return fmt.Errorf("no relay listens to %s: none is running, or the deployment has another number of --shards", f.repair)
 	}
-	return fmt.Errorf("no relay that holds space %s answered within %v", f.space, f.timeout)
+	return fmt.Errorf("no relay that holds space %s answered within %v; is --shards that of the deployment?", f.space, f.timeout)
 }
 
 // waiting says what the command waits for.
