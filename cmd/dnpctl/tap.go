@@ -51,12 +51,7 @@ func (c *tapCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		fmt.Fprintln(f.out, line) // Flush returns the error
 	})
 	f.enough = func() bool { return c.full(shown) }
-	err := f.run(ctx, &c.NATSFlags)
-	if err == nil {
-		err = f.tap.result()
-	}
-	fmt.Fprintf(f.notes, "%s\n", f.tap.summary(f.replica))
-	return errors.Join(err, f.out.Flush())
+	return f.end(f.run(ctx, &c.NATSFlags))
 }
 
 // feed returns what follows the space, and gives records to show.
@@ -90,6 +85,15 @@ type tapFeed struct {
 	note     time.Time // when to tell that the command waits
 	complete bool      // the copy was, once
 	nobody   bool      // no relay listened to the last request
+}
+
+// end tells what the command has seen, and returns how it ends.
+func (f *tapFeed) end(err error) error {
+	if err == nil {
+		err = f.tap.result()
+	}
+	fmt.Fprintf(f.notes, "%s\n", f.tap.summary(f.replica))
+	return errors.Join(err, f.out.Flush())
 }
 
 // run follows the space.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -353,6 +354,52 @@ func TestTapAbsent(t *testing.T) {
 	_, err := followTap(t, url("observer"), 3, "nothing", nil)
 	if err == nil || !strings.Contains(err.Error(), "another number of --shards") {
 		t.Errorf("with another number of shards it ended with %v", err)
+	}
+}
+
+// TestTapEnds: the command fails if a checksum differed, and tells what it has seen in any case.
+func TestTapEnds(t *testing.T) {
+	for damaged, want := range map[bool]string{false: "<nil>", true: "1 of 1 checksums differ from the copy"} {
+		p := newTapped(t, true, false)
+		p.repair()
+		p.publish(tapTower, func(b []byte) {
+			if damaged {
+				b[len(b)-1] ^= 1
+			}
+		})
+		p.pass(time.Second, nil)
+		notes := &noteWriter{}
+		f := (&tapCommand{}).feed(&bytes.Buffer{}, notes, nil)
+		f.tap, f.replica = p.tap, p.replica
+		if err := f.end(nil); fmt.Sprint(err) != want {
+			t.Errorf("damaged %v: the command ends with %v, want %s", damaged, err, want)
+		}
+		if !strings.Contains(notes.b.String(), "1 checksums (1 compared") {
+			t.Errorf("damaged %v: the summary is %s", damaged, notes.b.String())
+		}
+	}
+}
+
+// TestTapHeads: a head tells of batches that got lost, if it is about this space.
+func TestTapHeads(t *testing.T) {
+	for why, c := range map[string]struct {
+		head   []byte
+		misses bool
+	}{
+		"a later batch": {replication.AppendHead(nil, 7, []replication.SpaceHead{{Space: "s", Seq: 9}}), true},
+		"this one":      {replication.AppendHead(nil, 7, []replication.SpaceHead{{Space: "s", Seq: 1}}), false},
+		"another space": {replication.AppendHead(nil, 7, []replication.SpaceHead{{Space: "t", Seq: 9}}), false},
+		"malformed":     {[]byte{1, 2}, false},
+	} {
+		p := newTapped(t, true, false)
+		p.repair()
+		p.publish(tapTower, nil)
+		f := (&tapCommand{SpaceFlags: SpaceFlags{Space: "s"}}).feed(&bytes.Buffer{}, &noteWriter{}, nil)
+		f.tap, f.replica = p.tap, p.replica
+		f.head(p.now, c.head)
+		if f.replica.Complete() == c.misses {
+			t.Errorf("%s: the copy is complete: %v", why, f.replica.Complete())
+		}
 	}
 }
 
