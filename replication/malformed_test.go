@@ -18,19 +18,20 @@ func TestReplicaMalformed(t *testing.T) {
 	for _, c := range []struct {
 		why     string
 		records []byte
+		kind    RepairKind
 	}{
-		{"unknown RefId", view.AppendChecksum(nil, 9, 1)},
-		{"index beyond the state", view.Record{Ref: 1, Message: view.Update, Data: []byte{3, 1}}.Append(nil)},
-		{"null for a value that is not nullable", view.Record{Ref: 1, Message: view.Update, Data: []byte{0x80}}.Append(nil)},
-		{"half an update changes nothing", view.Record{Ref: 1, Message: view.Update, Data: []byte{0, 5, 3}}.Append(nil)},
-		{"unknown message", view.Record{Ref: 1, Message: 99}.Append(nil)},
-		{"truncated keyframe", view.Record{Ref: 1, Message: view.Keyframe, Data: []byte{0, 1, 2}}.Append(nil)},
-		{"truncated checksum", view.Record{Ref: 1, Message: view.Checksum, Data: []byte{0, 1, 2}}.Append(nil)},
-		{"RefId 0", view.Record{Ref: view.NoRef, Message: view.RefIDAssign, Data: []byte{0, 0}}.Append(nil)},
-		{"half a record", []byte{4, 1, 0}},
-		{"a state without keyframes is half a state", introduced},
-		{"a keyframe of a state that was not described", view.Record{Ref: 2, Message: view.Keyframe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
-		{"a malformed Describe", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign))},
+		{"unknown RefId", view.AppendChecksum(nil, 9, 1), RepairStates},
+		{"index beyond the state", view.Record{Ref: 1, Message: view.Update, Data: []byte{3, 1}}.Append(nil), RepairStates},
+		{"null for a value that is not nullable", view.Record{Ref: 1, Message: view.Update, Data: []byte{0x80}}.Append(nil), RepairStates},
+		{"half an update changes nothing", view.Record{Ref: 1, Message: view.Update, Data: []byte{0, 5, 3}}.Append(nil), RepairStates},
+		{"unknown message", view.Record{Ref: 1, Message: 99}.Append(nil), RepairStates},
+		{"truncated keyframe", view.Record{Ref: 1, Message: view.Keyframe, Data: []byte{0, 1, 2}}.Append(nil), RepairStates},
+		{"truncated checksum", view.Record{Ref: 1, Message: view.Checksum, Data: []byte{0, 1, 2}}.Append(nil), RepairStates},
+		{"RefId 0", view.Record{Ref: view.NoRef, Message: view.RefIDAssign, Data: []byte{0, 0}}.Append(nil), RepairSums},
+		{"half a record", []byte{4, 1, 0}, RepairSums},
+		{"a state without keyframes is half a state", introduced, RepairSums},
+		{"a keyframe of a state that was not described", view.Record{Ref: 2, Message: view.Keyframe, Data: []byte{1, 2}}.Append(bytes.Clone(assign)), RepairStates},
+		{"a malformed Describe", view.Record{Ref: 2, Message: view.Describe, Data: []byte{1, 2}}.Append(bytes.Clone(assign)), RepairStates},
 	} {
 		r := joined(t)
 		r.now = r.now.Add(time.Second)
@@ -40,7 +41,7 @@ func TestReplicaMalformed(t *testing.T) {
 			t.Fatalf("%s: was accepted", c.why)
 		}
 		r.at(c.why, 7, 2, false)
-		r.asks(c.why+": the replica asks for what the record should have changed", RepairKeyframes)
+		r.asks(c.why+": the replica asks for what the record should have changed", c.kind)
 		if len(r.schemas.byID) != 1 {
 			t.Fatalf("%s: %d schemas are held for one state", c.why, len(r.schemas.byID))
 		}

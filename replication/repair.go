@@ -16,6 +16,8 @@ type RepairKind uint8
 const (
 	RepairRange     RepairKind = 1 // the batches that it missed
 	RepairKeyframes RepairKind = 2 // every state that differs from the replica's
+	RepairStates    RepairKind = 3 // those among some states that differ from the replica's
+	RepairSums      RepairKind = 4 // the sums of groups of states, by which it finds those that differ
 )
 
 // rangeOpen is the end of a range without an end.
@@ -28,7 +30,9 @@ type RepairRequest struct {
 	Epoch, Seq uint64 // highest epoch that the replica knows; its position
 	From, To   uint64 // of RepairRange
 
-	sums []byte // of RepairKeyframes: the encoded list of the replica's views
+	sums   []byte   // of RepairKeyframes and RepairStates: the encoded list of the replica's views
+	groups groupSet // of RepairStates and RepairSums
+	refs   []byte   // of RepairStates: encoded RefIds
 }
 
 // RequestSpace returns the space of a repair request, by which the holder finds its Store. It
@@ -45,18 +49,28 @@ func RequestSpace(p []byte) (space []byte, ok bool) {
 //	version uint8 = 1, kind uint8, space {length uint8, bytes}, epoch uint64, seq uint64
 //	kind 1: from uint64, to uint64
 //	kind 2: count uint16, count × {entity uint64, crc uint32, describe crc uint32}
+//	kind 3: groups uint16, count uint16, count × group uint16, count uint16, count × ref uint16, then as kind 2
+//	kind 4: groups uint16, first uint16, count uint16
 //
 // The list of kind 2 is everything that the replica has. The answer mentions every state of the
 // space: an empty list gets all states in whole, and the replica drops a state that the answer
-// does not mention.
+// does not mention. Kinds 3 and 4 are in repairstates.go; a holder of an earlier release does not
+// answer them.
 func (q *RepairRequest) append(b []byte) []byte {
 	b = append(b, codecVersion, byte(q.Kind))
 	b = appendShort(b, q.Space)
 	b = binary.LittleEndian.AppendUint64(b, q.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, q.Seq)
-	if q.Kind == RepairRange {
+	switch q.Kind {
+	case RepairRange:
 		b = binary.LittleEndian.AppendUint64(b, q.From)
 		return binary.LittleEndian.AppendUint64(b, q.To)
+	case RepairSums:
+		return q.groups.appendRange(b)
+	case RepairStates:
+		b = q.groups.appendList(b)
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(q.refs)/2))
+		b = append(b, q.refs...)
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(q.sums)/sumBytes))
 	return append(b, q.sums...)
@@ -75,6 +89,14 @@ func ParseRepairRequest(p []byte) (RepairRequest, error) {
 		q.From, q.To = readUint64(&r), readUint64(&r)
 	case RepairKeyframes:
 		q.sums = r.Bytes(int(r.Uint16()) * sumBytes)
+	case RepairStates:
+		if !q.readStates(&r) {
+			return RepairRequest{}, errMessage
+		}
+	case RepairSums:
+		if !q.groups.readRange(&r) {
+			return RepairRequest{}, errMessage
+		}
 	default:
 		return RepairRequest{}, errMessage
 	}
@@ -131,22 +153,45 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	if s.Pending() {
 		s.emit(now)
 	}
-	if q.Kind == RepairRange && q.Epoch == s.batch.epoch {
-		if parts, ok := s.repairRange(&q); ok {
+	s.stats.RepairAsked += uint64(len(request))
+	parts = s.answer(&q, requestID(request))
+	for _, p := range parts {
+		s.stats.RepairAnswered += uint64(len(p))
+	}
+	return parts
+}
+
+func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {
+	switch {
+	case q.Kind == RepairRange && q.Epoch == s.batch.epoch:
+		if parts, ok := s.repairRange(q); ok {
 			s.stats.Ranges++
 			return parts
 		}
+	case q.Kind == RepairStates && q.Epoch == s.batch.epoch:
+		s.stats.RepairStates++
+		return s.repairStates(q, id)
+	case q.Kind == RepairSums && q.Epoch == s.batch.epoch:
+		s.stats.RepairSums++
+		return s.repairSums(q, id)
+	case q.Kind != RepairRange && q.Kind != RepairKeyframes:
+		return s.nothingMissing() // which tells the epoch, and the replica asks for everything
 	}
 	s.stats.Keyframes++
-	return s.repairKeyframes(&q, requestID(request))
+	return s.repairKeyframes(q, id)
+}
+
+// nothingMissing is an answer without batches, which only reports the position.
+func (s *Store) nothingMissing() [][]byte {
+	h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: s.batch.seq}
+	return [][]byte{h.Append(nil)}
 }
 
 // repairRange repeats batches, each as one part of the answer. An answer without batches says
 // that nothing is missing.
 func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 	if q.From > s.batch.seq {
-		h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: s.batch.seq}
-		return [][]byte{h.Append(nil)}, true
+		return s.nothingMissing(), true
 	}
 	batches, ok := s.batch.ring.from(q.From)
 	if !ok {
@@ -190,6 +235,7 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 			p.records = s.appendChecksums(p.records, st)
 		} else {
 			p.records = s.appendWhole(p.records, st)
+			s.stats.RepairWhole++
 		}
 		if len(p.records) > recordsMax {
 			p.cut(begin, 0)

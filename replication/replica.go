@@ -49,6 +49,10 @@ type Replica struct {
 	buffer buffer
 	ask    asking
 	answer answer
+	doubt  doubt
+
+	strict bool // an answer to a request for keyframes or states is being applied
+	faulty bool // that answer has a bad record
 
 	witness Witness
 	from    Witnessed // what witnesses are told of the position of the records under way
@@ -131,9 +135,13 @@ type ReplicaStats struct {
 	BufferFull               uint64 // batches dropped because the buffer was full
 	BadRecords               uint64 // records that were malformed or had an unknown RefId
 	Checksums                uint64 // compared
-	Divergence               uint64 // views whose checksum differed at an equal position
+	Divergence               uint64 // views, or groups of states, whose checksum differed at an equal position
 	RangeRequests            uint64
 	KeyframeRequests         uint64
+	StateRequests            uint64 // for single states, and for sums of groups of states that are in doubt
+	AuditRequests            uint64 // for sums of groups of states, from time to time
+	AskedBytes               uint64 // of all requests
+	AnsweredBytes            uint64 // of all answers
 	UnwantedReplies          uint64 // late, repeated, or answers to no request
 	Keyframed                uint64 // states that a repair brought or changed
 	Epochs                   uint64 // changes of the holder
@@ -198,19 +206,19 @@ func (r *Replica) sums() []byte {
 }
 
 // records applies the records of a batch or of a part of an answer, in order. If a record
-// cannot be applied, the replica drops it and needs keyframes, because it does not know what
+// cannot be applied, the replica drops it and doubts the state, because it does not know what
 // the record would have changed.
 func (r *Replica) records(p []byte) {
 	records := view.NewRecords(p)
 	for m, ok := records.Next(); ok; m, ok = records.Next() {
 		if !r.witnessed(&m) {
 			r.stats.BadRecords++
-			r.broken = true
+			r.doubtRecord(&m)
 		}
 	}
 	if records.Err() != nil || r.asm.number != 0 {
 		r.stats.BadRecords++
-		r.broken = true
+		r.doubtAll()
 		r.dropAssembly()
 	}
 }
@@ -233,6 +241,10 @@ func (r *Replica) record(m *view.Record) bool {
 	case m.Message == view.Keyframe && v.number == r.asm.number:
 		return r.assemble(v, m)
 	case v.st == nil || v.view >= len(v.st.schema.ranges):
+		if r.strict && m.Message == view.Checksum { // in the answer to another replica, which has the state
+			r.doubtState(v.number, m.Ref)
+			return true
+		}
 		return false
 	}
 	rg := v.st.schema.ranges[v.view]
@@ -314,7 +326,7 @@ func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
 	r.stats.Checksums++
 	if st.crc(&r.scratch, rg) != want {
 		r.stats.Divergence++
-		r.broken = true
+		r.doubtState(st.Number, m.Ref)
 	}
 	return true
 }

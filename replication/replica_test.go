@@ -225,19 +225,18 @@ func TestReplicaDivergence(t *testing.T) {
 	if r.stats.Divergence != 1 {
 		t.Fatal("the replica did not count a differing checksum as divergence")
 	}
-	r.at("it needs keyframes", 7, 2, false)
-	held := r.publish(set("a", "owner", u8(4)))[0]
-	r.Apply(r.now, held)
-	r.said("live batches are held meanwhile")
+	r.at("it needs the state", 7, 2, false)
+	r.Apply(r.now, r.publish(set("a", "owner", u8(4)))[0])
+	r.said("live batches are applied meanwhile", "changed a 1=04")
 	r.repair()
-	r.said("the keyframe has both", "changed a 0=01 1=04")
-	r.at("healed, and the held batch dropped", 7, 3, true)
+	r.said("the keyframe has what was wrong", "changed a 0=01")
+	r.at("healed", 7, 3, true)
 	r.now = r.now.Add(10 * time.Millisecond)
 	r.ByKey("a").Values.Set(0, []byte{0xEE})
 	r.Apply(r.now, r.batches(time.Second)[0])
 	r.silent("repeated divergence must not become a storm")
 	r.now = r.now.Add(100 * time.Millisecond)
-	r.asks("but the replica asks in time", RepairKeyframes)
+	r.asks("but the replica asks in time", RepairStates)
 }
 
 func TestReplicaKeyframesOnlyOfWhatDiffers(t *testing.T) {
@@ -246,8 +245,8 @@ func TestReplicaKeyframesOnlyOfWhatDiffers(t *testing.T) {
 	r.said("b", "added b")
 	r.now = r.now.Add(time.Second)
 	r.ByKey("a").Values.Set(0, []byte{0xEE})
-	r.Apply(r.now, r.batches(time.Second)[0])
-	parts := r.store.Repair(r.store.now, r.asks("divergence", RepairKeyframes))
+	r.broken = true
+	parts := r.store.Repair(r.store.now, r.asks("broken", RepairKeyframes))
 	got := describeBatch(parts[0])
 	want := "assign 1.0=1 1:describe 1:3:000102010078 assign 2.0=2 2:2:"
 	if len(parts) != 1 || !strings.Contains(got, want) {

@@ -10,11 +10,14 @@ import (
 
 // asking is the schedule of a replica's requests.
 type asking struct {
-	sent bool      // a request was sent and its answer is not complete
-	at   time.Time // time of the next request
-	last time.Time // time of the last request
+	kind RepairKind // of the last request
+	sent bool       // a request was sent and its answer is not complete
+	at   time.Time  // time of the next request
+	last time.Time  // time of the last request
 	wait time.Duration
-	id   uint64 // of the last request
+	id   uint64 // of the last request for batches or keyframes
+
+	unlike bool // the request was another replica's, whose states may differ
 }
 
 // An answer collects the keyframes for one request.
@@ -46,9 +49,14 @@ func (r *Replica) receive(now time.Time, p []byte, reply view.Flags) {
 	}
 	r.known = max(r.known, h.Seq)
 	r.from = Witnessed{Epoch: h.Epoch, Seq: h.Seq, Repair: true}
+	if reply != 0 {
+		r.stats.AnsweredBytes += uint64(len(p))
+	}
 	switch {
 	case reply == 0:
 		r.applyOrBuffer(h, records)
+	case h.Flags&(view.FlagStates|view.FlagSums) != 0:
+		r.replyDoubt(h, records)
 	case h.Flags&view.FlagKeyframes != 0:
 		r.replyKeyframes(now, h, records)
 	default:
@@ -80,6 +88,7 @@ func (r *Replica) applyBatch(seq uint64, records []byte) {
 	r.from = Witnessed{Epoch: r.epoch, Seq: seq}
 	r.records(records)
 	r.seq = seq
+	r.applyHeld()
 }
 
 // drain applies the buffered batches that follow the position.
@@ -110,6 +119,7 @@ func (r *Replica) follow(now time.Time, epoch uint64) bool {
 	r.top, r.known = epoch, 0
 	r.broken = true
 	r.buffer = buffer{}
+	r.doubt = doubt{}
 	clear(r.refs)
 	return true
 }
@@ -133,52 +143,107 @@ func (r *Replica) Reconnected(now time.Time) {
 	r.settle(now)
 }
 
+// need returns what the replica has to ask for, and 0 if it needs nothing.
+func (r *Replica) need() RepairKind {
+	switch {
+	case r.broken:
+		return RepairKeyframes
+	case r.open || r.known > r.seq:
+		return RepairRange
+	case r.doubt.some():
+		return RepairStates
+	case r.doubt.all:
+		return RepairSums
+	}
+	return 0
+}
+
 // wants reports whether the replica needs to ask for something.
-func (r *Replica) wants() bool { return r.broken || r.open || r.known > r.seq }
+func (r *Replica) wants() bool { return r.need() != 0 }
 
 // settle sweeps removed states and plans the next request. The replica asks for a new need at
-// once, except that it does not ask for keyframes sooner than askAfter behind the last request: a
+// once, except that it asks for batches only sooner than askAfter behind the last request: a
 // state that differs again and again must not cause a storm of requests.
 func (r *Replica) settle(now time.Time) {
 	r.states.sweep(func(*State) {})
-	if !r.wants() {
+	need := r.need()
+	if need == 0 {
 		r.ask.sent, r.ask.wait = false, 0
 		return
 	}
-	if r.ask.sent {
+	if r.ask.sent && r.ask.kind == need {
 		return
 	}
+	if r.ask.kind != need {
+		r.ask.sent, r.ask.wait = false, 0
+	}
 	r.ask.at = now
-	if soonest := r.ask.last.Add(askAfter); r.broken && soonest.After(now) {
+	if soonest := r.ask.last.Add(askAfter); need != RepairRange && soonest.After(now) {
 		r.ask.at = soonest
 	}
 }
 
 // Advance returns a request for the holder, if one is due. The caller owns its bytes.
 func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
-	if !r.wants() || now.Before(r.ask.at) {
+	need := r.need()
+	if need == 0 {
+		request, ok = r.audit(now)
+		r.stats.AskedBytes += uint64(len(request))
+		return request, ok
+	}
+	if now.Before(r.ask.at) {
 		return nil, false
 	}
-	q := RepairRequest{Space: r.space, Epoch: r.top, Seq: r.seq}
-	if r.broken {
-		q.Kind, q.sums = RepairKeyframes, r.sums()
+	q := RepairRequest{Kind: need, Space: r.space, Epoch: r.top, Seq: r.seq}
+	if need == RepairStates || need == RepairSums {
+		if !r.askDoubt(&q) {
+			q.Kind = RepairKeyframes
+		}
+	}
+	switch q.Kind {
+	case RepairKeyframes:
+		q.sums = r.sums()
 		r.stats.KeyframeRequests++
-	} else {
-		q.Kind, q.From, q.To = RepairRange, r.seq+1, r.known
+	case RepairRange:
+		q.From, q.To = r.seq+1, r.known
 		if r.open {
 			q.To = rangeOpen
 		}
 		r.stats.RangeRequests++
+	default:
+		r.stats.StateRequests++
 	}
 	request = q.append(nil)
+	if q.Kind != r.ask.kind {
+		r.ask.wait = 0
+	}
 	r.ask.wait = min(max(2*r.ask.wait, askAfter), askAfterMax)
-	r.ask.sent, r.ask.last, r.ask.at = true, now, now.Add(r.ask.wait)
-	r.ask.id = requestID(request)
+	r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(r.ask.wait)
+	r.Shared(requestID(request), true)
+	r.stats.AskedBytes += uint64(len(request))
 	return request, true
 }
 
+// Shared says that the answer to another replica's request, which has this id, is also the answer to
+// the last request of this one. They need not be the same if both are for keyframes: the
+// replica compares what it has when the answer is complete.
+func (r *Replica) Shared(id uint64, same bool) {
+	r.ask.unlike = !same
+	switch r.ask.kind {
+	case RepairRange, RepairKeyframes:
+		r.ask.id = id
+	default:
+		r.doubt.id = id
+	}
+}
+
 // NextTimeout returns when the owner must call Advance; the zero time means at once.
-func (r *Replica) NextTimeout() (time.Time, bool) { return r.ask.at, r.wants() }
+func (r *Replica) NextTimeout() (time.Time, bool) {
+	if r.wants() {
+		return r.ask.at, true
+	}
+	return r.doubt.auditAt, !r.doubt.auditAt.IsZero()
+}
 
 // replyRange applies a missed batch. A part without records only reports the last sequence
 // number.
@@ -214,18 +279,23 @@ func (r *Replica) replyKeyframes(now time.Time, h view.Header, records []byte) {
 		r.stats.UnwantedReplies++
 		return
 	}
-	r.broken = false
-	r.records(records)
-	faulty := r.broken
-	r.broken = true
+	sound := r.apply(records)
 	r.progress(now)
-	if faulty {
+	if !sound {
 		r.answer.parts = nil
 		return
 	}
 	if len(r.answer.parts) == r.answer.last+1 {
 		r.finish(h)
 	}
+}
+
+// apply applies the records of an answer, and reports whether all of them were good.
+func (r *Replica) apply(records []byte) (sound bool) {
+	r.strict, r.faulty = true, false
+	r.records(records)
+	r.strict = false
+	return !r.faulty
 }
 
 // collect notes a part and reports whether it is the first with its number. The first part of a
@@ -259,6 +329,10 @@ func (r *Replica) finish(h view.Header) {
 	r.epoch, r.seq = h.Epoch, h.Seq
 	r.broken, r.open = false, false
 	r.ask.sent = false
+	if r.ask.unlike {
+		r.ask.unlike = false
+		r.doubtAll()
+	}
 	r.drain()
 }
 

@@ -56,6 +56,7 @@ type Store struct {
 	journal journal
 	edit    edit
 	scratch []byte
+	sums    sumCache
 	stats   StoreStats
 }
 
@@ -157,6 +158,10 @@ type StoreStats struct {
 	Batches, BatchBytes      uint64
 	Checksums                uint64 // records
 	Ranges, Keyframes        uint64 // repair answers by kind
+	RepairStates, RepairSums uint64 // and further kinds
+	RepairAsked              uint64 // bytes of requests that were answered
+	RepairAnswered           uint64 // bytes of answers
+	RepairWhole              uint64 // states and views that answers had in whole
 	RepairMalformed          uint64
 	RepairForeign            uint64 // requests for a later epoch
 	Busy                     uint64 // publishes and writes answered busy

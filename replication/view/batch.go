@@ -23,9 +23,14 @@ const (
 	FlagReply     Flags = 2 // a part of the answer to a repair request; the part number follows
 	FlagLast      Flags = 4 // no part with a higher number follows
 	FlagKeyframes Flags = 8 // the parts are keyframes, true at (epoch, seq), not batches
+
+	// Only replicas that asked for such an answer receive these, so that earlier releases,
+	// which do not ask, never see them.
+	FlagStates Flags = 16 // the answer has the states that were asked for, true at (epoch, seq)
+	FlagSums   Flags = 32 // the answer has sums of groups of states instead of records
 )
 
-const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes
+const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes | FlagStates | FlagSums
 
 // A Header begins every batch:
 //
@@ -33,7 +38,7 @@ const flagsKnown = FlagTrace | FlagReply | FlagLast | FlagKeyframes
 //	flags   uint8
 //	epoch   uint64
 //	seq     uint64
-//	prev    uint64   of keyframes: CRC-32 of the request that they answer
+//	prev    uint64   of keyframes, states and sums: CRC-32 of the request that they answer
 //	trace   26 bytes if FlagTrace
 //	part    uint16   if FlagReply
 type Header struct {

@@ -223,7 +223,7 @@ func TestTruncatedHeader(t *testing.T) {
 	if err != nil || got.Part != 4 || got.Seq != 2 || len(rest) != 1 {
 		t.Errorf("got %+v, %x, %v", got, rest, err)
 	}
-	for unknown := byte(0x10); unknown != 0; unknown <<= 1 {
+	for unknown := byte(0x40); unknown != 0; unknown <<= 1 {
 		q := append([]byte(nil), p...)
 		q[1] |= unknown
 		if _, _, err := Parse(q); err == nil {
