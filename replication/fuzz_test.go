@@ -74,6 +74,9 @@ func FuzzRepairRequest(f *testing.F) {
 	r := joined(f)
 	f.Add((&RepairRequest{Kind: RepairKeyframes, Space: "s", Epoch: 7, sums: r.sums()}).append(nil))
 	f.Add((&RepairRequest{Kind: RepairRange, Space: "s", Epoch: 7, From: 1, To: 9}).append(nil))
+	f.Add((&RepairRequest{Kind: RepairSums, Space: "s", Epoch: 7, groups: groupSet{of: 3, first: 1, n: 2}}).append(nil))
+	f.Add((&RepairRequest{Kind: RepairStates, Space: "s", Epoch: 7, refs: []byte{1, 0, 9, 0}, sums: r.sums()}).append(nil))
+	f.Add((&RepairRequest{Kind: RepairStates, Space: "s", Epoch: 7, groups: groupSet{of: 2, list: []byte{1, 0}}}).append(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		r := joined(t)
 		for _, part := range r.store.Repair(r.store.now, p) {
@@ -81,6 +84,54 @@ func FuzzRepairRequest(f *testing.F) {
 				t.Fatalf("the answer to %x is %x", p, part)
 			}
 		}
+	})
+}
+
+// FuzzStatesAnswer feeds an answer to a replica that asked for states, or for sums. After any answer the replica
+// is repaired by later ones.
+func FuzzStatesAnswer(f *testing.F) {
+	doubting := func(t testing.TB, all bool) (r *replicaTest, q []byte) {
+		r = joined(t)
+		r.now = r.now.Add(time.Second)
+		if all {
+			r.doubtAll()
+		} else {
+			r.doubtState(1, 1)
+		}
+		r.settle(r.now)
+		q, _ = r.Advance(r.now)
+		return r, q
+	}
+	for _, all := range []bool{false, true} {
+		r, q := doubting(f, all)
+		_, records, _ := view.Parse(r.store.Repair(r.store.now, q)[0])
+		f.Add(records, all, true)
+	}
+	r := joined(f)
+	st := r.store.states.byKey["a"]
+	f.Add(r.store.appendWhole(nil, st), false, true)
+	f.Add(view.Record{Ref: view.NoRef, Entity: view.Entity(1, 0), Message: view.Remove}.Append(nil), false, false)
+	f.Fuzz(func(t *testing.T, p []byte, all, last bool) {
+		r, _ := doubting(t, all)
+		h := view.Header{Flags: view.FlagReply | view.FlagStates, Epoch: 7, Seq: 1, Prev: r.doubt.id}
+		if all {
+			h.Flags = view.FlagReply | view.FlagSums
+		}
+		if last {
+			h.Flags |= view.FlagLast
+		}
+		r.ApplyReply(r.now, append(h.Append(nil), p...))
+		r.doubtAll()
+		r.settle(r.now)
+		for range 20 {
+			r.now = r.now.Add(time.Second)
+			if q, ok := r.Advance(r.now); ok {
+				for _, part := range r.store.Repair(r.store.now, q) {
+					r.ApplyReply(r.now, part)
+				}
+			}
+		}
+		r.equalsStore("after a comparison of everything")
 	})
 }
 

@@ -68,10 +68,23 @@ func TestTruncations(t *testing.T) {
 			c.said("a truncated batch")
 		}
 	}
-	q := (&RepairRequest{Kind: RepairKeyframes, Space: "s", Epoch: 7, sums: make([]byte, sumBytes)}).append(nil)
-	for n := range len(q) {
-		if _, err := ParseRepairRequest(q[:n]); err == nil {
-			t.Errorf("a request of %d of %d bytes was parsed", n, len(q))
+	for _, q := range []RepairRequest{
+		{Kind: RepairKeyframes, sums: make([]byte, sumBytes)},
+		{Kind: RepairSums, groups: groupSet{of: 3, first: 1, n: 2}},
+		{Kind: RepairStates, groups: groupSet{of: 3, list: []byte{2, 0}}, refs: []byte{1, 0}, sums: make([]byte, sumBytes)},
+	} {
+		q.Space, q.Epoch = "s", 7
+		p := q.append(nil)
+		if _, err := ParseRepairRequest(p); err != nil {
+			t.Errorf("a request of kind %d was not parsed: %v", q.Kind, err)
+		}
+		for n := range len(p) {
+			if _, err := ParseRepairRequest(p[:n]); err == nil {
+				t.Errorf("a request of %d of %d bytes was parsed", n, len(p))
+			}
+		}
+		if _, err := ParseRepairRequest(append(p, 0)); err == nil {
+			t.Errorf("a request of kind %d with a byte more was parsed", q.Kind)
 		}
 	}
 	head := AppendHead(nil, 7, []SpaceHead{{"s", 1}, {"t", 2}})
@@ -84,6 +97,69 @@ func TestTruncations(t *testing.T) {
 	for n := range len(describe) {
 		if _, err := parseDescribe(describe[:n]); err == nil {
 			t.Errorf("a Describe of %d of %d bytes was parsed", n, len(describe))
+		}
+	}
+}
+
+// Requests beyond the bounds are malformed, so that a request cannot cost more than the bounds allow.
+func TestRequestBounds(t *testing.T) {
+	for _, c := range []struct {
+		why  string
+		q    RepairRequest
+		good bool
+	}{
+		{"most groups", RepairRequest{Kind: RepairSums, groups: groupSet{of: groupsMax, first: groupsMax - sumsAnswerMax, n: sumsAnswerMax}}, true},
+		{"no groups", RepairRequest{Kind: RepairSums, groups: groupSet{}}, false},
+		{"more groups than there are", RepairRequest{Kind: RepairSums, groups: groupSet{of: 3, first: 2, n: 2}}, false},
+		{"no sums", RepairRequest{Kind: RepairSums, groups: groupSet{of: 3, first: 2}}, false},
+		{"too many sums", RepairRequest{Kind: RepairSums, groups: groupSet{of: groupsMax, n: sumsAnswerMax + 1}}, false},
+		{"a space in too many groups", RepairRequest{Kind: RepairSums, groups: groupSet{of: groupsMax + 1, n: 1}}, false},
+		{"most states", RepairRequest{
+			Kind: RepairStates, groups: groupSet{of: groupsMax, list: make([]byte, 2*groupsAskedMax)},
+			refs: make([]byte, 2*refsAskedMax), sums: make([]byte, sumBytes*sumsAskedMax),
+		}, true},
+		{"groups of none", RepairRequest{Kind: RepairStates, groups: groupSet{list: []byte{0, 0}}}, false},
+		{"too many groups", RepairRequest{Kind: RepairStates, groups: groupSet{of: groupsMax, list: make([]byte, 2*groupsAskedMax+2)}}, false},
+		{"too many RefIds", RepairRequest{Kind: RepairStates, refs: make([]byte, 2*refsAskedMax+2)}, false},
+		{"too many views", RepairRequest{Kind: RepairStates, sums: make([]byte, sumBytes*(sumsAskedMax+1))}, false},
+	} {
+		if _, err := ParseRepairRequest(c.q.append(nil)); (err == nil) != c.good {
+			t.Errorf("%s: %v, want it to be parsed: %v", c.why, err, c.good)
+		}
+	}
+}
+
+// The answer to a hostile request for states is one message, whatever it asks for, and every state
+// is in it at most once.
+func TestHostileRequest(t *testing.T) {
+	r := large(t, 40)
+	numbers := []byte{}
+	for i := range sumsAskedMax {
+		numbers = appendSums(numbers, view.Entity(uint64(i%40+1), i%7), sums{})
+	}
+	for _, q := range []RepairRequest{
+		{groups: groupSet{of: 1, list: []byte{0, 0}}},
+		{groups: groupSet{of: groupsMax, list: bytes.Repeat([]byte{1, 0}, groupsAskedMax)}, refs: bytes.Repeat([]byte{1, 0}, refsAskedMax), sums: numbers},
+		{refs: bytes.Repeat([]byte{255, 255}, refsAskedMax)},
+	} {
+		q.Kind, q.Space, q.Epoch = RepairStates, "s", 7
+		parts := r.store.Repair(r.store.now, q.append(nil))
+		if len(parts) != 1 || len(parts[0]) > view.BatchMax {
+			t.Fatalf("%d messages, the first of %d bytes", len(parts), len(parts[0]))
+		}
+		_, records, err := view.Parse(parts[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[uint64]bool{}
+		in := view.NewRecords(records)
+		for m, ok := in.Next(); ok; m, ok = in.Next() {
+			if n := m.Entity.State(); m.Message == view.RefIDAssign {
+				if seen[n] {
+					t.Errorf("state %d is in the answer twice", n)
+				}
+				seen[n] = true
+			}
 		}
 	}
 }
