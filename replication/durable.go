@@ -112,7 +112,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 	s.scratch = appendDescribe(s.scratch[:0], st.Desc)
 	st.sum = crc32.ChecksumIEEE(s.scratch)
 	for range st.schema.ranges {
-		st.refs = append(st.refs, s.refs.allocate())
+		st.refs = append(st.refs, s.refs.allocate(st))
 	}
 	s.states.insert(st)
 	return nil

@@ -58,7 +58,7 @@ func (s *Store) emitState(now time.Time, st *stored) {
 	switch {
 	case !st.introduced:
 		for range st.schema.ranges {
-			st.refs = append(st.refs, s.refs.allocate())
+			st.refs = append(st.refs, s.refs.allocate(st))
 		}
 		b.records = s.appendWhole(b.records, st)
 	case st.redescribe:
@@ -120,22 +120,41 @@ func (st *stored) appendUpdates(b []byte) []byte {
 type refAllocator struct {
 	last   view.RefID
 	unused []view.RefID // freed
+	used   []*stored    // by RefId: the state whose view has it; nil for one that is free
 }
 
 // allocate returns a RefId. The limit of views keeps the allocator from running out.
-func (a *refAllocator) allocate() view.RefID {
+func (a *refAllocator) allocate(st *stored) view.RefID {
 	if n := len(a.unused); n > 0 {
 		ref := a.unused[n-1]
 		a.unused = a.unused[:n-1]
+		a.used[ref] = st
 		return ref
 	}
 	if a.last++; a.last == view.NoRef {
 		panic("replication: more views than RefIds, although their number is limited")
 	}
+	for len(a.used) <= int(a.last) {
+		a.used = append(a.used, nil)
+	}
+	a.used[a.last] = st
 	return a.last
 }
 
-func (a *refAllocator) free(refs []view.RefID) { a.unused = append(a.unused, refs...) }
+func (a *refAllocator) free(refs []view.RefID) {
+	a.unused = append(a.unused, refs...)
+	for _, ref := range refs {
+		a.used[ref] = nil
+	}
+}
+
+// state returns the state to which a RefId belongs, or nil.
+func (a *refAllocator) state(ref view.RefID) *stored {
+	if int(ref) >= len(a.used) {
+		return nil
+	}
+	return a.used[ref]
+}
 
 // A batcher numbers batches and keeps the outputs of a Store in the order in which they
 // leave: an answer, a write result or an event never overtakes the batch with its change.

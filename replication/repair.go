@@ -44,6 +44,14 @@ func RequestSpace(p []byte) (space []byte, ok bool) {
 	return space, r.Err() == nil
 }
 
+// RequestKind returns the kind of a repair request, and 0 if it is too short to have one.
+func RequestKind(p []byte) RepairKind {
+	if len(p) < 2 {
+		return 0
+	}
+	return RepairKind(p[1])
+}
+
 // append appends the request:
 //
 //	version uint8 = 1, kind uint8, space {length uint8, bytes}, epoch uint64, seq uint64
@@ -153,12 +161,7 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	if s.Pending() {
 		s.emit(now)
 	}
-	s.stats.RepairAsked += uint64(len(request))
-	parts = s.answer(&q, requestID(request))
-	for _, p := range parts {
-		s.stats.RepairAnswered += uint64(len(p))
-	}
-	return parts
+	return s.answer(&q, requestID(request))
 }
 
 func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {

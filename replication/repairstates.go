@@ -3,7 +3,6 @@ package replication
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication/view"
@@ -135,6 +134,9 @@ type sumCache struct {
 // They are true at the position in the header, and the replica compares them with its own there.
 func (s *Store) repairSums(q *RepairRequest, id uint64) [][]byte {
 	c, g := &s.sums, q.groups
+	if s.states.views*g.n > 2*sumsAnswerMax*groupViews*g.of {
+		return s.nothingMissing() // no replica divides a space into so few groups
+	}
 	if c.sums == nil || c.seq != s.batch.seq || c.groups.of != g.of || c.groups.first != g.first || c.groups.n != g.n {
 		*c = sumCache{seq: s.batch.seq, groups: g, sums: groupSums(&s.states, &s.scratch, g)}
 	}
@@ -164,9 +166,8 @@ func (s *Store) repairStates(q *RepairRequest, id uint64) [][]byte {
 	for p := q.sums; len(p) >= sumBytes && !a.full; p = p[sumBytes:] {
 		a.listedState(view.EntityID(binary.LittleEndian.Uint64(p)).State())
 	}
-	if len(q.refs)+len(q.groups.list) > 0 {
-		a.search(q)
-	}
+	a.byRef(q)
+	a.byGroup(q)
 	flags := view.FlagStates
 	if !a.full {
 		flags |= view.FlagLast
@@ -241,21 +242,34 @@ func (a *statesAnswer) appendWhole(b []byte, st *stored) []byte {
 	return a.store.appendWhole(b, st)
 }
 
-// search adds the states that the request names by RefIds or groups.
-func (a *statesAnswer) search(q *RepairRequest) {
-	asked := make(map[view.RefID]bool, len(q.refs)/2)
+// byRef adds the states that the request names by RefIds.
+func (a *statesAnswer) byRef(q *RepairRequest) {
+	told := make(map[uint64]bool)
 	for p := q.refs; len(p) >= 2; p = p[2:] {
-		asked[view.RefID(binary.LittleEndian.Uint16(p))] = true
+		st := a.store.refs.state(view.RefID(binary.LittleEndian.Uint16(p)))
+		switch {
+		case st == nil || st.dead || told[st.Number]:
+			continue
+		case a.listed[st.Number]:
+			a.add(st.appendAssigns)
+		default:
+			a.listed[st.Number] = true
+			a.add(func(b []byte) []byte { return a.appendWhole(b, st) })
+		}
+		told[st.Number] = true
+	}
+}
+
+// byGroup adds the states in the groups that the request does not list.
+func (a *statesAnswer) byGroup(q *RepairRequest) {
+	if len(q.groups.list) == 0 {
+		return
 	}
 	for _, st := range a.store.states.all {
-		if st.dead || a.full {
-			continue
+		if a.full {
+			return
 		}
-		byRef := len(asked) > 0 && slices.ContainsFunc(st.refs, func(ref view.RefID) bool { return asked[ref] })
-		switch {
-		case a.listed[st.Number] && byRef:
-			a.add(st.appendAssigns)
-		case !a.listed[st.Number] && (byRef || q.groups.has(st.Number)):
+		if !st.dead && !a.listed[st.Number] && q.groups.has(st.Number) {
 			a.add(func(b []byte) []byte { return a.appendWhole(b, st) })
 		}
 	}

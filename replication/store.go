@@ -159,8 +159,6 @@ type StoreStats struct {
 	Checksums                uint64 // records
 	Ranges, Keyframes        uint64 // repair answers by kind
 	RepairStates, RepairSums uint64 // and further kinds
-	RepairAsked              uint64 // bytes of requests that were answered
-	RepairAnswered           uint64 // bytes of answers
 	RepairWhole              uint64 // states and views that answers had in whole
 	RepairMalformed          uint64
 	RepairForeign            uint64 // requests for a later epoch

@@ -56,6 +56,12 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		of.Counter("values.too_often", "{value}", "Values of clients that were refused, because they were written more often than their rate.", func(s *Stats) uint64 { return s.Store.ValuesTooOften }),
 		of.Counter("refused.untold", "{event}", "Events about refused writes that were left out, because the client caused so many.", func(s *Stats) uint64 { return s.Store.RefusedUntold }),
 		of.Counter("repairs", "{request}", "Repair requests answered.", func(s *Stats) uint64 { return s.Repairs }),
+		of.InOut("repair.io", "By", "Bytes of repair requests, and of their answers.",
+			func(s *Stats) (in, out uint64) { return s.RepairAsked, s.RepairBytes }),
+		of.Counter("repair.states", "{state}", "States, or views of them, that answers to repair requests had in whole.", func(s *Stats) uint64 { return s.Store.RepairWhole }),
+		of.Counter("repairs.coalesced", "{request}", "Repair requests that waited because their edge had been answered just before, repetitions of them included.",
+			func(s *Stats) uint64 { return s.RepairsCoalesced }),
+		of.Counter("repairs.coalesced.io", "By", "Their bytes.", func(s *Stats) uint64 { return s.CoalescedBytes }),
 		of.CounterBy("busy", "{message}", "Publishes and writes answered busy, by what was full.", "reason",
 			func(s *Stats, observe func(string, uint64)) {
 				observe("answers", s.Store.Busy)

@@ -152,28 +152,6 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 	w.plan(sp)
 }
 
-// repair answers a replica. Batches that the store has not emitted go first, because the
-// answer describes the space behind them.
-func (w *Worker) repair(now time.Time, o *ownership, m bus.Msg) {
-	name, ok := replication.RequestSpace(m.Data)
-	if !ok || m.Reply == "" || !w.belongs(string(name), o.shard) {
-		w.counts.Malformed++
-		return
-	}
-	sp, ok := w.space(now, o, string(name))
-	if !ok {
-		return // the replica asks again
-	}
-	w.emit(now, sp)
-	parts := sp.store.Repair(now, m.Data)
-	w.emit(now, sp)
-	for _, part := range parts {
-		w.answer(m.Reply, part)
-	}
-	w.counts.Repairs++
-	w.plan(sp)
-}
-
 // get answers a request for a state or a space.
 func (w *Worker) get(_ time.Time, o *ownership, m bus.Msg) {
 	body, form, err := forms(m)

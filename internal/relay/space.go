@@ -37,6 +37,7 @@ type space struct {
 
 	replies map[uint64]reply // to be answered, by token
 	forms   []payload.Form   // in which publishers want events beside JSON
+	repairs repairs
 	present presence
 	pending pending
 }

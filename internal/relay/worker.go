@@ -153,6 +153,7 @@ func (w *Worker) command(shard int, epoch uint64, do func(now time.Time, o *owne
 func (w *Worker) advance(now time.Time) time.Time {
 	for sp, ok := w.due.First(); ok && !sp.due.After(now); sp, ok = w.due.First() {
 		w.emit(now, sp)
+		w.answerWaiting(now, sp)
 		w.plan(sp)
 	}
 	next := w.advanceHeads(now)
@@ -167,10 +168,13 @@ func (w *Worker) advance(now time.Time) time.Time {
 	return next
 }
 
-// plan has a space advanced when its store wants that. It is called after every call of
-// the store.
+// plan has a space advanced when its store wants that, or a request for repair that waits. It
+// is called after every call of the store.
 func (w *Worker) plan(sp *space) {
 	due, ok := sp.store.NextTimeout()
+	if at := sp.repairs.due; !at.IsZero() && (!ok || at.Before(due)) {
+		due, ok = at, true
+	}
 	if !ok {
 		w.due.Remove(sp)
 		return
@@ -181,10 +185,16 @@ func (w *Worker) plan(sp *space) {
 
 // Counts are the counters of a relay besides those of its stores.
 type Counts struct {
-	Publishes     uint64 // messages of publishers
-	Refused       uint64 // of those and gets, before they reached a store
-	Batches       uint64
-	Repairs       uint64 // answered
+	Publishes   uint64 // messages of publishers
+	Refused     uint64 // of those and gets, before they reached a store
+	Batches     uint64
+	Repairs     uint64 // answered
+	RepairAsked uint64 // bytes of requests for repair
+	RepairBytes uint64 // bytes of the answers
+
+	RepairsCoalesced uint64 // requests for repair that waited
+	CoalescedBytes   uint64 // their bytes
+
 	Malformed     uint64 // messages of edges
 	Lost          uint64 // messages that the bus refused
 	SpacesRefused uint64
