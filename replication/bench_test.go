@@ -68,7 +68,7 @@ func BenchmarkRepairEverything(b *testing.B) {
 	for b.Loop() {
 		r := NewReplica("s", quiet{})
 		r.Advance(s.now)
-		r.ask.id = requestID(q)
+		r.ask.id = RequestID(q)
 		for _, p := range s.Repair(s.now, q) {
 			r.ApplyReply(s.now, p)
 		}

@@ -139,10 +139,13 @@ func (q *RepairRequest) has() map[view.EntityID]sums {
 	return m
 }
 
-// requestID identifies a request in the keyframes that answer it. Without it, a replica could
+// RequestID identifies a request in the keyframes that answer it. Without it, a replica could
 // take parts of answers to two requests at one position for one answer, and remove states that
 // only the other part mentions.
-func requestID(request []byte) uint64 { return uint64(crc32.ChecksumIEEE(request)) }
+func RequestID(request []byte) uint64 { return uint64(crc32.ChecksumIEEE(request)) }
+
+// Views returns how many views a request lists.
+func (q *RepairRequest) Views() int { return len(q.sums) / sumBytes }
 
 // Repair answers a repair request with one or more messages, to be sent in order. It returns
 // nil if the request is malformed or meant for a later holder. It emits pending changes first,
@@ -161,7 +164,7 @@ func (s *Store) Repair(now time.Time, request []byte) (parts [][]byte) {
 	if s.Pending() {
 		s.emit(now)
 	}
-	return s.answer(&q, requestID(request))
+	return s.answer(&q, RequestID(request))
 }
 
 func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {

@@ -238,7 +238,7 @@ func (r *Replica) audit(now time.Time) (request []byte, ok bool) {
 	d.asked = asked{sums: g}
 	q := RepairRequest{Kind: RepairSums, Space: r.space, Epoch: r.top, Seq: r.seq, groups: g}
 	request = q.append(nil)
-	r.ask.kind, d.id = RepairSums, requestID(request)
+	r.ask.kind, d.id = RepairSums, RequestID(request)
 	r.stats.AuditRequests++
 	return request, true
 }

@@ -219,7 +219,7 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 	}
 	r.ask.wait = min(max(2*r.ask.wait, askAfter), askAfterMax)
 	r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(r.ask.wait)
-	r.Shared(requestID(request), true)
+	r.Shared(RequestID(request), true)
 	r.stats.AskedBytes += uint64(len(request))
 	return request, true
 }

@@ -68,7 +68,7 @@ func New(cfg Config) (*Edge, error) {
 		return nil, err
 	}
 	e.view.Store(takeover.NewView(cfg.Node))
-	e.feeds = newFeeds(&e.node, inbox)
+	e.feeds, e.repairs = newFeeds(&e.node, inbox), newRepairs(&e.node, inbox)
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
 			e.closeSockets()
@@ -149,7 +149,7 @@ func (e *Edge) AddWorker(l Listener, out Output, wake func()) (*Worker, error) {
 	}
 	w.spaces = fanout.New(fanout.Config{
 		Host: fanoutHost{requester{w}, e.feeds}, Endpoint: w.ep, Node: e.cfg.Node, Subjects: e.cfg.Subjects, Shards: e.cfg.Shards,
-		Inbox: fmt.Sprintf("%s.%d", e.feeds.inbox, w.index), Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates, Recycle: e.cfg.Recycle, Describe: e.cfg.Describe,
+		Linger: e.cfg.Linger, ClientStates: e.cfg.ClientStates, Recycle: e.cfg.Recycle, Describe: e.cfg.Describe,
 	})
 	if d := e.cfg.Durable; d != nil {
 		e.makeDurable(w, d)

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +97,7 @@ func (f *feeds) follow(w *Worker, name string, shard int) {
 }
 
 func (f *feeds) unfollow(w *Worker, name string, shard int) {
+	f.node.repairs.leave(w, name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.spaces[name].leave(w) {
@@ -172,22 +172,15 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	}
 }
 
-// reply passes the answer to a repair request on to the worker that asked.
+// reply passes the answer to a repair request on to the workers that asked.
 func (f *feeds) reply(m bus.Msg) {
 	if m.NoResponders() {
 		return
 	}
-	rest := strings.TrimPrefix(m.Subject, f.inbox+".")
-	number, name, _ := strings.Cut(rest, ".")
-	index, err := strconv.Atoi(number)
-	if err != nil || index < 0 || index >= len(f.node.workers) {
-		return // no worker has this subject
+	token, name, _ := strings.Cut(strings.TrimPrefix(m.Subject, f.inbox+"."), ".")
+	if token == repairToken {
+		f.node.repairs.reply(name, m.Data)
 	}
-	f.node.workers[index].post(len(m.Data), func(w *Worker, now time.Time) {
-		if r := w.spaces.Replica(name); r != nil {
-			r.ApplyReply(now, m.Data)
-		}
-	})
 }
 
 // A whoAnswer is the answer of one edge to the question which clients are in a space.
@@ -260,6 +253,10 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 		return func() {} // only a closed bus refuses, and then the edge is about to end
 	}
 	return end
+}
+
+func (h fanoutHost) Repair(now time.Time, space string, shard int, request []byte) (id uint64, same bool, err error) {
+	return h.w.node.repairs.ask(now, h.w, space, shard, request)
 }
 
 func (h fanoutHost) Follow(space string, shard int) { h.feeds.follow(h.w, space, shard) }

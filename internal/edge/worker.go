@@ -47,6 +47,7 @@ type node struct {
 	logins   *login.Authority
 	sessions *registry
 	signals  signals
+	repairs  *repairs
 
 	locations *takeover.Locations // of durable sessions
 	view      atomic.Pointer[takeover.View]
@@ -205,6 +206,7 @@ func (w *Worker) must(do func(now time.Time)) { w.mail.Put(do) }
 
 // advance does what is due and sends. It returns when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
+	w.node.repairs.advance(now)
 	next := w.spaces.Advance(now)
 	next = w.advanceDurable(now, next) // answers of the log
 	w.flush(now, next)                 // values first, so that clients that play do not wait for clients that join

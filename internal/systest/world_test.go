@@ -50,6 +50,7 @@ type world struct {
 	events   []event
 	heard    map[string]int // ordinal of the last message, by client
 	hosts    int
+	edges    int                       // with several workers
 	truths   map[netip.AddrPort]*truth // by client, for a twin
 	endings  *endings
 }

@@ -224,11 +224,11 @@ func TestForeignReply(t *testing.T) {
 	w, e := newWorldWithEdge(t, nil)
 	a := w.join(e, dnptest.Cpp(), dnptest.App{})
 	var inbox string
-	w.on("dnp.v1.shard.*.repair", func(m bus.Msg) { inbox = strings.TrimSuffix(m.Reply, ".0.s") })
+	w.on("dnp.v1.shard.*.repair", func(m bus.Msg) { inbox = strings.TrimSuffix(m.Reply, ".edge.s") })
 	w.startRelay()
 	w.mustPublish("s", lampPut) // in a new epoch, so the replica asks
 	w.within(5*time.Second, "a repair request", func() bool { return inbox != "" })
-	for _, end := range []string{".-1.s", ".1.s", ".99999999999999999999.s", ".x.s", ".0.nowhere", ".0.s"} {
+	for _, end := range []string{".-1.s", ".1.s", ".99999999999999999999.s", ".x.s", ".0.nowhere", ".0.s", ".edge.nowhere", ".edge.s"} {
 		_ = w.game.Publish(bus.Msg{Subject: inbox + end, Data: []byte("\x01\x02\x03")})
 	}
 	w.net.Run(time.Second)

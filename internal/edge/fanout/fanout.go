@@ -36,6 +36,11 @@ type Host interface {
 	// inbox full.
 	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
 
+	// Repair sends the repair request of a replica, or has the answer to the request of
+	// another worker's replica serve for both: see Replica.Shared. The answer comes to
+	// Replica.ApplyReply. An error means that the request is lost.
+	Repair(now time.Time, space string, shard int, request []byte) (id uint64, same bool, err error)
+
 	// Subscribe calls handle for the messages on one subject until end is called.
 	// Messages that do not fit into the worker's inbox are lost.
 	Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func())
@@ -66,10 +71,6 @@ type Config struct {
 	Node     string        // name of the edge in events
 	Subjects subject.Names
 	Shards   int // of the deployment
-
-	// Inbox is the subject below which the worker takes answers to repair requests. The
-	// last token of the subject of an answer is the space.
-	Inbox string
 
 	// Linger is how long a space is followed after its last client left.
 	Linger time.Duration

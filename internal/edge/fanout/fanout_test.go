@@ -30,6 +30,9 @@ func (h *fakeHost) Publish(m bus.Msg) error {
 func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, []byte, error)) {
 	h.requested = append(h.requested, m)
 }
+func (*fakeHost) Repair(_ time.Time, _ string, _ int, request []byte) (uint64, bool, error) {
+	return replication.RequestID(request), true, nil
+}
 func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func() { return func() {} }
 func (*fakeHost) Follow(string, int)                                {}
 func (*fakeHost) Unfollow(string, int)                              {}

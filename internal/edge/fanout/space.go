@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication"
@@ -53,10 +52,12 @@ func (s *space) advance(now time.Time) time.Time {
 }
 
 func (s *space) repair(request []byte) {
-	m := bus.Msg{Subject: s.Subjects.Repair(s.shard), Reply: s.Inbox + "." + s.spaceName, Data: request}
-	if s.Host.Publish(m) != nil {
+	id, same, err := s.Host.Repair(s.now, s.spaceName, s.shard, request)
+	if err != nil {
 		s.counts.RepairsLost++ // the replica asks again
+		return
 	}
+	s.replica.Shared(id, same)
 }
 
 // noticeEpoch has a new holder told what only this edge knows.
