@@ -41,7 +41,12 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 	}
 	x := g.attack(seed)
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
+	spoiling := seed%spoiledShare == 0
+	g.audit.damaged, g.audit.spoiled = spoiling, spoiling
 	for turn := range 1200 {
+		if spoiling && turn < spoiledTurns && turn%50 == 25 {
+			g.spoil(rng)
+		}
 		if g.net.Now().After(g.idleUntil) {
 			m.change()
 			if rng.IntN(4) == 0 { // within the tick of the relay and the flush of the edges
@@ -62,6 +67,9 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 	m.repeat()
 	g.net.Run(2 * time.Second)
 	m.checkAll(t, g.audit.players)
+	if spoiling {
+		g.unspoiled()
+	}
 	g.audit.check()
 	x.check(t)
 	g.endings.check(t)
@@ -69,6 +77,43 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 		t.Errorf("only %d comparisons of a replica with a store, so little was tested", g.audit.comparisons)
 	}
 	return g.audit.heals, g.audit.comparisons
+}
+
+// In one of so many rounds of the chaos test values in replicas are damaged, in the turns before this
+// one: what no checksum shows heals in the next audit, half a minute later.
+const (
+	spoiledShare = 8
+	spoiledTurns = 700
+)
+
+// spoil damages a value in a replica of some edge.
+func (g *ring) spoil(rng *rand.Rand) {
+	r := g.edges[rng.IntN(len(g.edges))].worker.Replica(audited)
+	if r == nil {
+		return
+	}
+	for st := range r.All() {
+		if rng.IntN(4) == 0 && !st.IsNull(0) {
+			spoil(st)
+			return
+		}
+	}
+}
+
+// unspoiled wants every replica to have what the holder has.
+func (g *ring) unspoiled() {
+	_, store := g.authority()
+	found := uint64(0)
+	for _, e := range g.edges {
+		r := e.worker.Replica(audited)
+		found += r.Stats().Divergence
+		if d := differ(store, r); d != "" {
+			g.Errorf("%s was damaged and did not heal: %s", e.node, d)
+		}
+	}
+	if found == 0 {
+		g.Error("no checksum differed, so the damage tested nothing")
+	}
 }
 
 // fault lets one thing fail, and mostly repairs it later.
@@ -354,6 +399,7 @@ func TestLargeSpace(t *testing.T) { repeated(t, 2, largeSpace) }
 func largeSpace(t *testing.T, seed uint64) {
 	const states = 14 // of 50 kB each, so that an answer has three or four parts
 	g := newRing(t, seed, 1)
+	g.audit.large = true
 	rng := rand.New(rand.NewPCG(seed, 4))
 	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
 	put := func(i int) {
@@ -389,7 +435,7 @@ func largeSpace(t *testing.T, seed uint64) {
 			return g.complete(states)
 		})
 		g.hub.Loss, g.hub.Duplicate, g.hub.Jitter = 0, 0, 0
-		g.within(2*time.Second, "both edges have all states again", func() bool { return g.complete(states) })
+		g.within(2*time.Second+repairWindow, "both edges have all states again", func() bool { return g.complete(states) })
 		g.audit.step()
 	}
 	g.audit.check()
