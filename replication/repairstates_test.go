@@ -256,6 +256,21 @@ func TestStatesOfAnotherEpoch(t *testing.T) {
 	}
 }
 
+// Of a state with many views only the one that differs is sent.
+func TestViewsOfWideStates(t *testing.T) {
+	r := newReplicaTest(t)
+	r.publish(Op{Kind: OpPut, Key: "wide", Values: putValues(manyDefs(1000, "uint64"))})
+	r.repair()
+	r.ByKey("wide").Values.Set(700, []byte{1, 2, 3, 4, 5, 6, 7, 8})
+	r.now = r.now.Add(time.Second)
+	r.Apply(r.now, r.batches(time.Second)[0])
+	asked, answered := r.heals("one of 8 views", RepairStates)
+	r.equalsStore("healed")
+	if asked+answered > 1400 {
+		t.Errorf("%d bytes asked, %d answered, for one view of 1 kB", asked, answered)
+	}
+}
+
 // TestLargeStates heals more than fits into one answer.
 func TestLargeStates(t *testing.T) {
 	r := large(t, 40)

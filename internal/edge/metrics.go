@@ -128,18 +128,8 @@ func (e *Edge) Metrics() []telemetry.Metric {
 		of.Counter("refreshes", "{state}", "States whose values were sent again because they went quiet.",
 			func(s *Stats) uint64 { return s.Protocol.Refreshes }),
 		of.Counter("batches", "{batch}", "Batches applied, summed over the workers.", func(s *Stats) uint64 { return s.Replicas.Batches }),
-		of.Counter("range.requests", "{request}", "Requests for batches that were missed.", func(s *Stats) uint64 { return s.Replicas.RangeRequests }),
 		of.Counter("epochs", "{epoch}", "Times that a space got another holder.", func(s *Stats) uint64 { return s.Replicas.Epochs }),
 		of.Counter("gaps", "{gap}", "Batches that came without their predecessor.", func(s *Stats) uint64 { return s.Replicas.Gaps }),
-		of.Counter("keyframe.requests", "{request}", "Requests for whole states.", func(s *Stats) uint64 { return s.Replicas.KeyframeRequests }),
-		of.Counter("state.requests", "{request}", "Requests for single states, and for the sums by which such are found.", func(s *Stats) uint64 { return s.Replicas.StateRequests }),
-		of.Counter("audits", "{request}", "Requests for sums with which replicas are checked from time to time.", func(s *Stats) uint64 { return s.Replicas.AuditRequests }),
-		of.Counter("repairs.shared", "{request}", "Repair requests that were not sent, because another worker's answer served.", func(*Stats) uint64 { return e.repairs.shared.Load() }),
-		of.InOut("repair.io", "By", "Bytes of answers to repair requests, and of the requests, summed over the workers: those that share an answer count it each.",
-			func(s *Stats) (in, out uint64) { return s.Replicas.AnsweredBytes, s.Replicas.AskedBytes }),
-		of.Counter("repaired", "{state}", "States, or views of them, that a repair brought or changed.", func(s *Stats) uint64 { return s.Replicas.Keyframed }),
-		of.Counter("divergence", "{state}", "States, or groups of them, that differed from the holder's at an equal position.",
-			func(s *Stats) uint64 { return s.Replicas.Divergence }),
 		of.Counter("writes.repeated", "{write}", "Client writes that the holder did not acknowledge in time.",
 			func(s *Stats) uint64 { return s.WritesRepeated }),
 		of.Counter("writes.refused", "{write}", "Client writes that were not allowed, by the edge or the holder.",
@@ -159,7 +149,24 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)
 	}
-	return append(append(all, e.carriedMetrics(cache)...), drops(of)...)
+	all = append(append(all, e.repairMetrics(of)...), e.carriedMetrics(cache)...)
+	return append(all, drops(of)...)
+}
+
+// repairMetrics are the metrics of what replicas ask holders for.
+func (e *Edge) repairMetrics(of telemetry.Group[Stats]) []telemetry.Metric {
+	return []telemetry.Metric{
+		of.Counter("range.requests", "{request}", "Requests for batches that were missed.", func(s *Stats) uint64 { return s.Replicas.RangeRequests }),
+		of.Counter("keyframe.requests", "{request}", "Requests for whole states.", func(s *Stats) uint64 { return s.Replicas.KeyframeRequests }),
+		of.Counter("state.requests", "{request}", "Requests for single states, and for the sums by which such are found.", func(s *Stats) uint64 { return s.Replicas.StateRequests }),
+		of.Counter("audits", "{request}", "Requests for sums with which replicas are checked from time to time.", func(s *Stats) uint64 { return s.Replicas.AuditRequests }),
+		of.Counter("repairs.shared", "{request}", "Repair requests that were not sent, because another worker's answer served.", func(*Stats) uint64 { return e.repairs.shared.Load() }),
+		of.InOut("repair.io", "By", "Bytes of answers to repair requests, and of the requests, summed over the workers: those that share an answer count it each.",
+			func(s *Stats) (in, out uint64) { return s.Replicas.AnsweredBytes, s.Replicas.AskedBytes }),
+		of.Counter("repaired", "{state}", "States, or views of them, that a repair brought or changed.", func(s *Stats) uint64 { return s.Replicas.Keyframed }),
+		of.Counter("divergence", "{state}", "States, or groups of them, that differed from the holder's at an equal position.",
+			func(s *Stats) uint64 { return s.Replicas.Divergence }),
+	}
 }
 
 // drops are the metrics with a reason.

@@ -85,6 +85,21 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "each_refusal_is_logged", File: "internal/edge/login/login.go", Old: "*l = line{next: now.Add(linePause)}", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
 	{Name: "left_out_is_not_counted", File: "internal/edge/login/login.go", Old: "\t\tl.leftOut++\n", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
 
+	// What replicas ask for, and what a compromised edge may ask for.
+	{Name: "states_before_their_time", File: "replication/replicadoubt.go", Old: "|| r.seq < held.header.Seq {", New: "{", Package: "replication", Run: "^TestStatesInTime$"},
+	{Name: "states_after_their_time", File: "replication/replicadoubt.go", Old: "if r.seq > held.header.Seq {\n\t\treturn\n\t}\n\tif held", New: "if held", Package: "replication", Run: "^TestDamageHeals$"},
+	{Name: "earlier_release_is_asked_for_ever", File: "replication/replicadoubt.go", Old: "if d.tries > doubtTries || d.cycle > doubtCycle {", New: "if false {", Package: "replication", Run: "^TestHolderOfEarlierRelease$"},
+	{Name: "no_audits", File: "replication/replicadoubt.go", Old: "if now.Before(d.auditAt) {", New: "if d.auditAt != d.auditAt.Add(1) {", Package: "replication", Run: "^TestAuditFinds$"},
+	{Name: "extra_state_stays", File: "replication/replicadoubt.go", Old: "r.remove(st)\n\t\t\tr.stats.Keyframed++", New: "_ = st", Package: "replication", Run: "^TestAuditFinds$"},
+	{Name: "whole_state_for_one_value", File: "replication/replicadoubt.go", Old: "st == nil || r.doubt.tries > 1 ||", New: "st == nil || true ||", Package: "replication", Run: "^TestViewsOfWideStates$"},
+	{Name: "views_asked_unbounded", File: "replication/repairstates.go", Old: "if sums > sumsAskedMax {", New: "if false {", Package: "replication", Run: "^TestRequestBounds$"},
+	{Name: "answer_of_any_size", File: "replication/repairstates.go", Old: "len(a.records) > recordsMax {", New: "len(a.records) > 1<<30 {", Package: "replication", Run: "^TestHostileRequest$"},
+	{Name: "every_answer_at_once", File: "internal/relay/repairs.go", Old: "if !r.admit(bytes, keyframes) {", New: "if !r.admit(bytes, keyframes) && false {", Package: "internal/relay", Run: "^TestRepairWindow$"},
+	{Name: "coalesced_is_forgotten", File: "internal/relay/repairs.go", Old: "\t\tr.wait(m)\n", New: "", Package: "internal/relay", Run: "^TestRepairWindow$"},
+	{Name: "requesters_unbounded", File: "internal/relay/repairs.go", Old: "if len(p.requesters) >= requestersMax {\n\t\t\treply", New: "if false {\n\t\t\treply", Package: "internal/relay", Run: "^TestHostileRequester$"},
+	{Name: "workers_share_nothing", File: "internal/edge/repairs.go", Old: "if old.serves(now, w, x) {", New: "if false {", Package: "internal/systest", Run: "^TestFailoverAnswers$"},
+	{Name: "late_workers_get_no_parts", File: "internal/edge/repairs.go", Old: "range r.parts {", New: "range r.parts[:0] {", Package: "internal/systest", Run: "^TestFailoverAnswers$"},
+
 	// What strangers cost.
 	{Name: "greeted_twice", File: "dnp/proof.go", Old: "case u != nil:\n\t\te.unproven.remove(u)\n\tcase !e.known(to)", New: "case u != nil:\n\tcase !e.known(to)", Package: "dnp", Run: "^TestGreetedOnce$"},
 	{Name: "anybody_is_told_of_a_refusal", File: "dnp/proof.go", Old: "case !e.known(to):\n\t\treturn // its", New: "case !e.known(to):\n\t\te.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)\n\t\treturn // its", Package: "dnp", Run: "^TestLoginRefused$"},
