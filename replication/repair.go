@@ -27,7 +27,7 @@ const rangeOpen = math.MaxUint64
 type RepairRequest struct {
 	Kind       RepairKind
 	Space      string
-	Epoch, Seq uint64 // highest epoch that the replica knows; its position
+	Epoch, Seq uint64 // highest epoch that the replica knows; its position in it, else 0
 	From, To   uint64 // of RepairRange
 
 	sums   []byte   // of RepairKeyframes and RepairStates: the encoded list of the replica's views

@@ -194,7 +194,10 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 	if now.Before(r.ask.at) {
 		return nil, false
 	}
-	q := RepairRequest{Kind: need, Space: r.space, Epoch: r.top, Seq: r.seq}
+	q := RepairRequest{Kind: need, Space: r.space, Epoch: r.top}
+	if r.epoch == r.top {
+		q.Seq = r.seq
+	}
 	if need == RepairStates || need == RepairSums {
 		if !r.askDoubt(&q) {
 			q.Kind = RepairKeyframes

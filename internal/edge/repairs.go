@@ -34,11 +34,11 @@ type repairs struct {
 	node   *node
 	inbox  string
 	shared atomic.Uint64 // requests that were not sent, because another worker's had been
+	prune  atomic.Int64  // when to look for what is over next, in Unix nanoseconds
 
 	mu     sync.Mutex
 	spaces map[string][]*repair // in the order in which they were sent
 	kept   int                  // bytes of all parts
-	prune  time.Time            // when to look for what is over next
 }
 
 // A repair is one request that was sent, and its answer.
@@ -169,14 +169,14 @@ func (p *repairs) release(r *repair) {
 	r.parts, r.size = nil, 0
 }
 
-// advance forgets what is over, once a second at most. Every worker calls it.
+// advance forgets what is over, once a second at most. Every worker calls it on every turn.
 func (p *repairs) advance(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now.Before(p.prune) {
+	at := p.prune.Load()
+	if now.UnixNano() < at || !p.prune.CompareAndSwap(at, now.Add(time.Second).UnixNano()) {
 		return
 	}
-	p.prune = now.Add(time.Second)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for space, all := range p.spaces {
 		all = slices.DeleteFunc(all, func(r *repair) bool {
 			if now.Sub(r.at) > repairKept {
