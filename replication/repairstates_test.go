@@ -221,8 +221,14 @@ func TestHolderOfEarlierRelease(t *testing.T) {
 		t.Errorf("asked for %v although the holder is known not to answer anything else", got)
 	}
 	r.equalsStore("healed again")
-	r.now = r.now.Add(time.Hour)
-	r.silent("no audit")
+	for range auditsLost {
+		r.now = r.now.Add(auditEvery)
+		r.asks("an audit, which shows whether the requests were only lost", RepairSums)
+	}
+	for range 10 {
+		r.now = r.now.Add(auditEvery)
+		r.silent("no further audit")
+	}
 }
 
 // A replica of an earlier release, which asks for keyframes only, and a holder of this one are what the other tests

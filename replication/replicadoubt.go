@@ -224,8 +224,8 @@ func (r *Replica) audit(now time.Time) (request []byte, ok bool) {
 	if now.Before(d.auditAt) {
 		return nil, false
 	}
-	if d.audits++; d.silent || d.audits > auditsLost && !d.answers {
-		d.silent, d.auditAt = true, now.Add(time.Hour)
+	if d.audits++; d.audits > auditsLost && !d.answers {
+		d.silent, d.auditAt = true, now.Add(100*365*24*time.Hour)
 		return nil, false
 	}
 	d.auditAt = auditAfter(r.space, now)
@@ -258,7 +258,7 @@ func (r *Replica) replyDoubt(h view.Header, records []byte) {
 		r.stats.UnwantedReplies++
 		return
 	}
-	d.answers, d.audits, d.id = true, 0, 0
+	d.answers, d.silent, d.audits, d.id = true, false, 0, 0
 	if h.Seq < r.seq {
 		r.stats.UnwantedReplies++
 		r.askAgain()
