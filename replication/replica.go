@@ -147,6 +147,11 @@ type ReplicaStats struct {
 	Epochs                   uint64 // changes of the holder
 }
 
+// Requests returns how many requests there were, of all kinds.
+func (s *ReplicaStats) Requests() uint64 {
+	return s.RangeRequests + s.KeyframeRequests + s.StateRequests + s.AuditRequests
+}
+
 // insert makes st part of the copy, and removes a state with its number or key.
 func (r *Replica) insert(st *State) {
 	if old := r.states.byNumber[st.Number]; old != nil {

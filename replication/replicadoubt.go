@@ -285,6 +285,7 @@ func (r *Replica) applyHeld() {
 		r.compare(held.records)
 		return
 	}
+	r.from = Witnessed{Epoch: held.header.Epoch, Seq: held.header.Seq, Repair: true}
 	if r.heal(held.records) {
 		r.healed(held.header.Flags&view.FlagLast != 0, held.records)
 	}

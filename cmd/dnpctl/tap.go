@@ -263,7 +263,7 @@ func (f *tapFeed) absent() error {
 func (f *tapFeed) waiting(now time.Time) string {
 	s := f.replica.Stats()
 	return fmt.Sprintf("waiting for the relay that holds space %s: %d requests in %v, %d states so far",
-		f.space, s.RangeRequests+s.KeyframeRequests, now.Sub(f.begun).Round(time.Second), f.replica.Len())
+		f.space, s.Requests(), now.Sub(f.begun).Round(time.Second), f.replica.Len())
 }
 
 // refused returns what an error of NATS means for the command; nil if it goes on.

@@ -234,7 +234,7 @@ func (t *tap) summary(r *replication.Replica) string {
 	if t.verify {
 		fmt.Fprintf(b, " (%d compared, %d differ)", t.checked, t.differ)
 	}
-	fmt.Fprintf(b, ", %d gaps, %d requests for repair", s.Gaps, s.RangeRequests+s.KeyframeRequests)
+	fmt.Fprintf(b, ", %d gaps, %d requests for repair", s.Gaps, s.Requests())
 	if t.bad > 0 {
 		fmt.Fprintf(b, ", %d records could not be applied", t.bad)
 	}

@@ -48,8 +48,9 @@
 //	keyframe                  [Keyframe], message 3, of each view of a new state, and in answers to
 //	                          repair requests
 //	keyframe with GUID        none, message 4 is not used: nothing here belongs to an account
-//	keyframe limited to one   the holder answers repair requests, which replicas repeat at a falling
-//	entity in 3 s             rate; package replication has the rule. A new state is never delayed.
+//	keyframe limited to one   the holder answers the first repair request of a requester at once,
+//	entity in 3 s             and what a requester asks beyond a budget at the end of 3 s, in one
+//	                          answer. A new state is never delayed.
 //	bitfield                  [AppendKeyframe]: one bit per nullable value in order, lowest bit
 //	                          first, 1 is null, unused bits are 0. No nullable value, no bitfield.
 //	                          Readers ignore unused bits, because one emulator writes them as 1.
@@ -75,9 +76,9 @@
 //	                          addressed by EntityId.
 //	commands of a view        none; ids from 16 on are those of the additions [Describe] and
 //	                          [DescribePart]. Messages of clients travel over DNP.
-//	keyframe request          a repair request (package replication). The client's list of EntityIds
-//	                          with checksums is that of the request for keyframes; there is no list
-//	                          of RefIds, because a replica that missed a batch asks for batches.
+//	keyframe request          a repair request (package replication): the lists of EntityIds with
+//	                          checksums, and of RefIds, are those of the request for states. A
+//	                          replica that missed a batch asks for batches instead.
 //
 // What the document leaves to its transport is here in the [Header]: epoch, number and predecessor
 // of the batch, by which a replica notices what it missed.
