@@ -43,6 +43,7 @@ const (
 	EventRecycle   EventType = "recycle"
 	EventUncertain EventType = "uncertain"
 	EventLimited   EventType = "limited" // the client takes no long messages
+	EventCommand   EventType = "command" // a client's command went to game servers
 )
 
 // An Event informs game servers. The Store makes changed and refused events, the nodes make the
@@ -66,6 +67,7 @@ type Event struct {
 	Shard     int       // of reassert
 	LostAfter time.Time // of reassert
 	Numbers   []uint64  // of uncertain
+	Command   string    // of command: its name
 }
 
 // An EventValue is one value that a client wrote. The event owns its bytes.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/format"
 )
@@ -172,7 +173,7 @@ func (s *Session) Restore(now time.Time, ep *dnp.Endpoint, resolve func(ref uint
 	}
 	conn.Mute(s.revalidate)
 	s.phase = Owning
-	s.conn, s.token, s.writes, s.bytes = conn, c.token, ckptWrites, c.bytes // a checkpoint is due
+	s.conn, s.token, s.commands, s.writes, s.bytes = conn, c.token, c.commands, ckptWrites, c.bytes // a checkpoint is due
 	for _, m := range s.undelivered.restore(c.ckpt, c.delivered) {
 		s.emit(Action{Kind: ActionDeliver, Message: m})
 	}
@@ -211,6 +212,7 @@ type chain struct {
 	changes   []dnp.Changes // behind ckpt
 	delivered uint64
 	token     uint64
+	commands  command.Progress
 	bytes     int    // since the checkpoint
 	owner     string // node, as the newest ADOPT has it
 }
@@ -233,7 +235,7 @@ func readChain(entries []Entry) (chain, error) {
 			return c, err
 		}
 		if k.Ckpt != nil {
-			c = chain{tail: c.tail, ckpt: k.Ckpt, token: k.Ckpt.Token, owner: k.Ckpt.Node}
+			c = chain{tail: c.tail, ckpt: k.Ckpt, token: k.Ckpt.Token, commands: k.Ckpt.Commands, owner: k.Ckpt.Node}
 			other = snapshotOfOtherFormat(k.Ckpt.Snapshot)
 		} else if i > 0 && c.ckpt != nil && k.Previous != entries[i-1].Seq {
 			return c, errTorn
@@ -265,7 +267,7 @@ func (c *chain) add(k Block, size int) {
 		c.owner = *k.Adopt
 	}
 	for i := range k.Changes.Sent {
-		c.token = max(c.token, k.Changes.Sent[i].Token)
+		noteToken(k.Changes.Sent[i].Token, &c.token, &c.commands)
 	}
 	if k.Acks || len(k.Changes.Received)+len(k.Changes.Sent)+len(k.Changes.Links) > 0 {
 		c.changes = append(c.changes, k.Changes)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/format"
 )
@@ -37,6 +38,10 @@ const (
 	RecordClose                       // the session ended
 )
 
+// RecordCommands has what of the client's commands was answered, beside a checkpoint. It is optional: an
+// edge of a release without commands skips it, and what was answered is forgotten.
+const RecordCommands = recordOptional
+
 // recordOptional is the first of the kinds that a reader skips if it does not know them. A
 // lower kind that it does not know makes the write one of another format.
 const recordOptional RecordKind = 128
@@ -60,6 +65,9 @@ type Message struct {
 	Number   uint64
 	Previous uint64 // number of the message before, plus one; 0 for the first
 	Data     []byte
+
+	// Header is what the edge adds for game servers. It is not in the log.
+	Header map[string]string
 }
 
 // A Checkpoint is all that a successor needs.
@@ -70,6 +78,7 @@ type Checkpoint struct {
 	Token       uint64 // the highest token of a message that has a number
 	Previous    uint64 // number of the message before the first of Undelivered, plus one
 	Undelivered []Message
+	Commands    command.Progress // in a record of its own
 }
 
 // A Block is the content of one write of a session: a head that places it in the chain, and
@@ -116,6 +125,13 @@ func (k *Block) Append(b []byte) []byte {
 	}
 	if k.Close != nil {
 		b = appendRecord(b, RecordClose, []byte(*k.Close))
+	}
+	if k.Ckpt != nil && k.Ckpt.Commands.Hello != 0 {
+		var p []byte
+		for _, v := range k.Ckpt.Commands.Words() {
+			p = binary.AppendUvarint(p, v)
+		}
+		b = appendRecord(b, RecordCommands, p)
 	}
 	return b
 }
@@ -212,6 +228,11 @@ func ParseBlock(p []byte) (Block, error) {
 		switch {
 		case r.Err() != nil:
 			return Block{}, ErrDamaged
+		case kind == RecordCommands && k.Ckpt != nil:
+			if k.Ckpt.Commands = body.progress(); body.Err() != nil || body.more() {
+				return Block{}, ErrDamaged
+			}
+			continue
 		case kind >= recordOptional:
 			continue
 		case place < 0 && kind > 0:
@@ -301,6 +322,10 @@ func (r *reader) uint() uint64 { return r.Uvarint(1<<64 - 1) }
 func (r *reader) name() *string {
 	s := string(r.Bytes(len(r.Rest())))
 	return &s
+}
+
+func (r *reader) progress() command.Progress {
+	return command.Restore([3]uint64{r.uint(), r.uint(), r.uint()})
 }
 
 func (r *reader) sent() dnp.SentCommand {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 )
 
 // A Config is how the sessions of an edge behave. The zero value of each field stands for its
@@ -171,9 +172,10 @@ type Session struct {
 
 	undelivered undelivered
 	token       uint64
-	writeNow    bool      // there is something to write, and the client waits for it
-	writeBy     time.Time // there is something to write until then; zero for nothing
-	writes      int       // since the checkpoint
+	commands    command.Progress // as far as its answers have numbers
+	writeNow    bool             // there is something to write, and the client waits for it
+	writeBy     time.Time        // there is something to write until then; zero for nothing
+	writes      int              // since the checkpoint
 	bytes       int
 	ckptAt      time.Time // of the newest
 	refreshAt   time.Time // when another one is due, even if there is nothing to write; zero for never
@@ -231,6 +233,20 @@ func (s *Session) Conn() *dnp.Conn { return s.conn }
 // Token returns the highest token of a message that has a number, also from former owners: a
 // feed whose tokens grow goes on behind it.
 func (s *Session) Token() uint64 { return s.token }
+
+// Commands returns whether the client opted in to commands, and which answers to it have a number, also
+// from former owners.
+func (s *Session) Commands() command.Progress { return s.commands }
+
+// noteToken notes the token of a message that has a number: of an answer to a command, or of another
+// message.
+func noteToken(token uint64, highest *uint64, commands *command.Progress) {
+	if id, ok := command.TokenID(token); ok {
+		commands.Note(id)
+		return
+	}
+	*highest = max(*highest, token)
+}
 
 // Evident reports whether a datagram is evidence that the client of the session that was found
 // wrote it; see [dnp.LoggedEvident].
@@ -301,11 +317,14 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 			s.writeSoon(now)
 		}
 	case dnp.EventMessage:
+		if ev.Reliable && s.commands.Hello == 0 && command.IsHello(ev.Data) {
+			s.commands.Hello = ev.Number + 1
+		}
 		if m, ok := s.undelivered.add(ev); ok {
 			s.emit(Action{Kind: ActionDeliver, Message: m})
 		}
 	case dnp.EventSent:
-		s.token = max(s.token, ev.Token)
+		noteToken(ev.Token, &s.token, &s.commands)
 	case dnp.EventClosed:
 		s.conn = nil
 		s.phase = Over

@@ -74,7 +74,7 @@ func (s *Session) writeChanges(now time.Time) {
 func (s *Session) fill(now time.Time, k *Block, ckpt bool) (lost int) {
 	s.writeNow, s.writeBy = false, time.Time{}
 	if ckpt {
-		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list}
+		c := &Checkpoint{Info: s.info, Node: s.cfg.Node, Token: s.token, Previous: s.undelivered.previous, Undelivered: s.undelivered.list, Commands: s.commands}
 		c.Snapshot = s.conn.AppendCheckpoint(nil)
 		if k.Hand != nil {
 			lost = s.handQueue(c)
@@ -85,7 +85,7 @@ func (s *Session) fill(now time.Time, k *Block, ckpt bool) (lost int) {
 	k.Changes = s.conn.Changes(s.cfg.BlockBytes)
 	k.Acks = true
 	for i := range k.Changes.Sent {
-		s.token = max(s.token, k.Changes.Sent[i].Token)
+		noteToken(k.Changes.Sent[i].Token, &s.token, &s.commands)
 	}
 	if s.conn.Urgent() {
 		s.writeNow = true // BlockBytes left some changes out

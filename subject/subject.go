@@ -182,6 +182,22 @@ func (s Names) From(space, client string) string { return s.join("from", space, 
 // FromAll matches every From.
 func (s Names) FromAll() string { return s.From("*", "*") }
 
+// Command returns the subject of the commands about a state.
+func (s Names) Command(space, key string) string { return s.join("command", space, key) }
+
+// CommandAll matches every Command of a space; the space may be *.
+func (s Names) CommandAll(space string) string { return s.Command(space, ">") }
+
+// ParseCommand returns the space and key of a Command subject.
+func (s Names) ParseCommand(subject string) (space, key string, ok bool) {
+	rest, ok := s.cut(subject, "command.")
+	if !ok {
+		return "", "", false
+	}
+	space, key, ok = strings.Cut(rest, ".")
+	return space, key, ok && ValidToken(space) && ValidKey(key)
+}
+
 // To returns the subject of the messages for a client.
 func (s Names) To(space, client string) string { return s.join("to", space, client) }
 
@@ -343,6 +359,18 @@ const (
 	HeaderPrevious = "Dnp-Previous" // number of the previous message plus one: the cursor of a consumer before this message
 	HeaderReliable = "Dnp-Reliable" // "true" or "false"
 	HeaderToken    = "Dnp-Token"    // by which a game server names a message to a client
+)
+
+// Headers of commands of clients and of their answers.
+const (
+	HeaderClient  = "Dnp-Client"  // who sent the command
+	HeaderCommand = "Dnp-Command" // its name
+	HeaderKey     = "Dnp-Key"     // of the state that it is about
+	HeaderRequest = "Dnp-Request" // its id in the session; 0 for a message that is none of the application and no command
+	HeaderRefused = "Dnp-Refused" // why the edge refused it: a code
+	HeaderTimeout = "Dnp-Timeout" // how long the edge waits for the answer, in milliseconds
+	HeaderAnswer  = "Dnp-Answer"  // of a message to a client: it answers the request with this id in HeaderSession
+	HeaderCode    = "Dnp-Code"    // of an answer that is an error
 )
 
 // HeaderWrite has the wide number of a write request, if it has one (replication.WriteNumbers).

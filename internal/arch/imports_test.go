@@ -20,6 +20,7 @@ var rules = map[string][]string{
 	"dnp/netstate": {"dnp/wire"},
 	"dnp/linkmsg":  {},
 	"dnp/message":  {"dnp/wire"},
+	"dnp/command":  {"dnp/wire"},
 	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
@@ -49,7 +50,7 @@ var rules = map[string][]string{
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
-	"sessionlog":           {"dnp", "dnp/wire", "internal/fence", "internal/format"},
+	"sessionlog":           {"dnp", "dnp/command", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":    {"sessionlog", "internal/fence"},
 	"sessionlog/movelog":   {"sessionlog", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
@@ -73,7 +74,7 @@ var rules = map[string][]string{
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
-		"internal/auth", "dnp", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
+		"internal/auth", "dnp", "dnp/command", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
 	},
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners

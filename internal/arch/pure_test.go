@@ -12,7 +12,7 @@ import (
 // pure are the packages whose behaviour is a function of their inputs, so that
 // a test of them is a list of inputs and a bug is a seed.
 var pure = []string{
-	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/dnptest",
+	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/command", "dnp/dnptest",
 	"replication", "replication/view", "replication/payload",
 	"cluster", "cluster/forward", "sessionlog", "sessionlog/movelog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/turn/heap", "internal/simnet",
 }

@@ -235,6 +235,13 @@ func (r requester) Request(m bus.Msg, wait time.Duration, done func(now time.Tim
 	})
 }
 
+// Ask implements fanout.Host.
+func (r requester) Ask(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error)) {
+	r.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
+		r.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer, err) })
+	})
+}
+
 // A fanoutHost is a worker as its spaces see it. Its methods implement fanout.Host.
 type fanoutHost struct {
 	requester

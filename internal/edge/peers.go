@@ -238,12 +238,12 @@ func (h *takeoverHost) Serve(now time.Time, s *takeover.Session) takeover.Feed {
 		client.Discard()
 		return nil
 	}
-	feed := &sessionFeed{session: s, worker: h.w}
+	feed := &sessionFeed{session: s, client: client, worker: h.w}
 	feed.told = feed.tell
 	feed.Feed = h.d.From.Begin(about.Space, about.Client, about.ID, feed.delivered)
 	h.w.node.sessions.enter(s.Log.Conn().Addr().Addr())
 	if adopted {
-		client.Resume(now, s.Log.Conn(), s.Log.Token())
+		client.Resume(now, s.Log.Conn(), s.Log.Token(), s.Log.Commands())
 	} else {
 		client.Begin(now, s.Log.Conn())
 	}

@@ -170,6 +170,7 @@ func (w *Worker) post(size int, do task) bool { return w.tasks.Post(do, size) }
 type sessionFeed struct {
 	takeover.Feed
 	session *takeover.Session
+	client  *fanout.Session
 	worker  *Worker
 	told    func(now time.Time) // tell, made once
 
@@ -193,6 +194,7 @@ func (f *sessionFeed) tell(now time.Time) {
 
 // Deliver implements takeover.Feed.
 func (f *sessionFeed) Deliver(m sessionlog.Message) {
+	m.Data, m.Header = f.client.Deliver(m.Number, m.Data)
 	f.worker.spaces.Counts().MessagesIn++
 	f.Feed.Deliver(m)
 }

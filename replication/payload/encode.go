@@ -91,6 +91,8 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	case replication.EventReassert:
 		e.key("shard").uint(uint64(ev.Shard))
 		e.textField("lost_after", timeText(ev.LostAfter))
+	case replication.EventCommand:
+		e.textField("command", ev.Command)
 	case replication.EventUncertain:
 		e.numbers(ev.Numbers)
 	}

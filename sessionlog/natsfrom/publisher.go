@@ -220,11 +220,15 @@ func (f *Feed) publish() {
 	m := f.waiting[0]
 	f.mu.Unlock()
 	number := strconv.FormatUint(m.Number, 10)
+	header := nats.Header{
+		subject.HeaderSession: {f.session}, subject.HeaderNumber: {number}, subject.HeaderPrevious: {strconv.FormatUint(m.Previous, 10)},
+		subject.HeaderReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
+	}
+	for name, value := range m.Header {
+		header[name] = []string{value}
+	}
 	f.p.requester.Send(jetstream.Request{
-		Msg: &nats.Msg{Subject: f.subject, Data: m.Data, Header: nats.Header{
-			subject.HeaderSession: {f.session}, subject.HeaderNumber: {number}, subject.HeaderPrevious: {strconv.FormatUint(m.Previous, 10)},
-			subject.HeaderReliable: {"true"}, nats.MsgIdHdr: {f.session + ":" + number},
-		}},
+		Msg:  &nats.Msg{Subject: f.subject, Data: m.Data, Header: header},
 		Done: func(reply *nats.Msg, err error) { f.answered(m.Number, reply, err) },
 	})
 }

@@ -41,6 +41,9 @@ type Host interface {
 	// Replica.ApplyReply. An error means that the request is lost.
 	Repair(now time.Time, space string, shard int, request []byte) (id uint64, same bool, err error)
 
+	// Ask is Request for a question to a game server, whose answer has headers.
+	Ask(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error))
+
 	// Subscribe calls handle for the messages on one subject until end is called.
 	// Messages that do not fit into the worker's inbox are lost.
 	Subscribe(subject string, handle func(now time.Time, m bus.Msg)) (end func())
@@ -94,6 +97,10 @@ type Counts struct {
 	MessagesLost    uint64 // refused by the bus
 	MessagesRefused uint64 // to clients: empty, too large, or too many
 	ClientsLimited  uint64 // sessions whose clients turned out not to take long messages
+	Commands        uint64 // of clients, passed on to game servers
+	CommandsRefused uint64 // commands of clients that the edge refused
+	CommandsLate    uint64 // commands whose answer did not come in time
+	CommandAnswers  uint64 // answers to commands, with those of the edge
 	AnswersLost     uint64 // answers to senders that the bus refused, or beyond repliesMax
 	RepairsLost     uint64 // repair requests that the bus refused
 	WritesForbidden uint64 // updates by clients that may not write the state

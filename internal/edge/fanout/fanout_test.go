@@ -33,9 +33,10 @@ func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, []byte,
 func (*fakeHost) Repair(_ time.Time, _ string, _ int, request []byte) (uint64, bool, error) {
 	return replication.RequestID(request), true, nil
 }
-func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func() { return func() {} }
-func (*fakeHost) Follow(string, int)                                {}
-func (*fakeHost) Unfollow(string, int)                              {}
+func (*fakeHost) Ask(bus.Msg, time.Duration, func(time.Time, bus.Msg, error)) {}
+func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func()           { return func() {} }
+func (*fakeHost) Follow(string, int)                                          {}
+func (*fakeHost) Unfollow(string, int)                                        {}
 
 func newPeer(h Host) *peer {
 	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, SessionConfig: SessionConfig{ID: "m", Claims: newClaims(), Began: start}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -27,6 +28,7 @@ type messages struct {
 	replies   map[uint64]string // reply subjects of messages that have no number yet, by token
 	lastToken uint64
 	limited   bool // the client takes no message above dnp.WholeMax
+	enveloped bool // messages of game servers that begin like envelopes are put into one
 }
 
 // receive passes a message of the client on to the game servers.
@@ -54,6 +56,9 @@ func (c *messages) send(m bus.Msg) {
 	var token uint64
 	var err error
 	unreliable := m.Header[subject.HeaderReliable] == "false"
+	if c.enveloped && !unreliable && command.IsEnvelope(m.Data) {
+		m.Data = command.AppendRaw(nil, m.Data)
+	}
 	switch {
 	case unreliable:
 		err = c.conn.SendUnreliable(m.Data)
@@ -82,9 +87,11 @@ func (c *messages) send(m bus.Msg) {
 }
 
 // A token of a message to the client has the game's token, if the message has one, above
-// a count that makes it unique among the messages that wait for their number.
+// a count that makes it unique among the messages that wait for their number. Tokens whose count has the
+// highest bit are those of answers to commands; see [command.Token].
 const (
 	tokenShift = 20
+	countMax   = 1<<(tokenShift-1) - 1
 	tokenMax   = 1<<(64-tokenShift) - 1 // of a game
 )
 
@@ -131,7 +138,7 @@ func (c *messages) newToken(game uint64, reply string) uint64 {
 	if game > 0 {
 		c.lastToken = game << tokenShift
 	}
-	c.lastToken = max(1, c.lastToken>>tokenShift<<tokenShift|(c.lastToken+1)&(1<<tokenShift-1)) // the count wraps
+	c.lastToken = max(1, c.lastToken>>tokenShift<<tokenShift|(c.lastToken+1)&countMax) // the count wraps
 	if waits {
 		c.replies[c.lastToken] = reply
 	}
@@ -145,7 +152,9 @@ func (c *messages) expectQueued() {
 	for token := range c.conn.QueuedTokens {
 		if token > 0 {
 			c.replies[token] = ""
-			c.lastToken = max(c.lastToken, token)
+			if _, answer := command.TokenID(token); !answer {
+				c.lastToken = max(c.lastToken, token)
+			}
 		}
 	}
 }

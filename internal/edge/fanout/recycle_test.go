@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -161,7 +162,7 @@ func TestRecycleResumed(t *testing.T) {
 	s := newRecycleTest(t, RecycleTell)
 	s.use(false)
 	s.spaces.Recycle = RecycleClose
-	s.session.Resume(s.now, s.conn, 0)
+	s.session.Resume(s.now, s.conn, 0, command.Progress{})
 	s.advance(2 * time.Second)
 	s.want("nothing is under way", true)
 }

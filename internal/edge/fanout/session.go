@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
@@ -22,6 +23,7 @@ type Session struct {
 	writes    writes
 	ownStates ownStates
 	messages  messages
+	commands  commands
 	recycling recycling
 
 	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
@@ -69,13 +71,15 @@ func (s *Session) Resolve(ref uint64) *dnp.Source {
 func (s *Session) Discard() { s.ownStates.removeAll() }
 
 // Resume serves a client whose session another edge served, with the connection that was
-// restored; token is the highest token among the numbered messages to the client. Resume
-// brings the links in line with what the client may see, and repeats what the client
+// restored; token is the highest token among the numbered messages to the client, and progress what the
+// log has of its commands. Resume brings the links in line with what the client may see, and repeats what the client
 // wrote and the holder did not acknowledge.
-func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64) {
+func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, progress command.Progress) {
 	s.start(conn)
 	s.messages.lastToken = token
 	s.messages.expectQueued()
+	received, _ := conn.NextNumbers()
+	s.commands.resume(progress, received)
 	s.rights.repeatGroups(now)
 	for _, own := range s.ownStates.list {
 		if link, ok := conn.LinkOf(own.source); ok {
@@ -100,7 +104,9 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventClosed:
 		s.closed(now, ev.Reason)
 	case dnp.EventMessage:
-		if s.SessionEpoch == 0 || !ev.Reliable {
+		if ev.Reliable {
+			s.commands.receive(now, ev)
+		} else {
 			s.messages.receive(ev)
 		}
 	case dnp.EventLinkOffered:
@@ -124,16 +130,24 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	}
 }
 
+// Deliver returns what game servers get of a reliable message of a durable session that its log has: the
+// body, and the headers of a command. The caller must not change the body.
+func (s *Session) Deliver(number uint64, data []byte) (body []byte, header map[string]string) {
+	return s.commands.deliver(s.space.now, number, data)
+}
+
 // tooLarge answers the sender of a message that the client turned out not to take, and reports the first.
 func (s *Session) tooLarge(now time.Time, ev *dnp.Event) {
 	if s.messages.unsendable(ev) {
 		s.emit(now, replication.Event{Type: replication.EventLimited})
 	}
+	s.commands.unsendable(ev.Token)
 }
 
 // closed ends the session. One that goes on at another edge ends without an event.
 func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 	s.conn.SetData(nil)
+	s.commands.over = true
 	s.unsubscribe()
 	s.ownStates.removeAll()
 	s.writes.discardAll()
@@ -203,6 +217,10 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 			s.conn.Close(dnp.CloseReplaced)
 		}
 	default:
+		if m.Header[subject.HeaderAnswer] != "" {
+			s.commands.told(m)
+			return
+		}
 		s.messages.send(m)
 	}
 }
@@ -213,6 +231,7 @@ func (s *Session) advance(now, next time.Time) time.Time {
 	next = s.writes.advance(now, next)
 	next = s.ownStates.advance(now, next)
 	next = s.recycling.advance(now, next, s)
+	next = s.commands.advance(now, next)
 	return s.rights.advance(now, next)
 }
 

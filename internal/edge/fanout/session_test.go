@@ -10,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
@@ -131,7 +132,7 @@ func TestResumedWrites(t *testing.T) {
 		}
 		link, _ := s.conn.LinkOf(source(st))
 		s.conn.Hold(link.ID, 0, []byte{1})
-		s.session.Resume(start, s.conn, 0)
+		s.session.Resume(start, s.conn, 0, command.Progress{})
 		if wr, ok := s.session.writes.bySource[source(st)]; !ok || len(s.session.writes.list) != 1 {
 			t.Errorf("%s: %d writers, one of the state: %v, want the state to have the only one", c.why, len(s.session.writes.list), ok)
 		} else if v, ok := wr.newest(0); !ok || !slices.Equal(v, []byte{1}) {
@@ -150,7 +151,7 @@ func TestResumedOutdated(t *testing.T) {
 	}
 	replica := s.spaces.Replica("arena")
 	replica.Reconnected(start)
-	s.session.Resume(start, s.conn, 0)
+	s.session.Resume(start, s.conn, 0, command.Progress{})
 	s.spaces.Advance(start)
 	if _, ok := s.conn.LinkOf(source(st)); !ok {
 		t.Error("the link is ended because of an audience that may be outdated")

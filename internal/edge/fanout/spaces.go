@@ -64,6 +64,10 @@ func (s *Spaces) NewSession(c SessionConfig) *Session {
 	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
 	session.ownStates = ownStates{peer: p, writes: &session.writes, byKey: sp.ownByKey}
 	session.messages = messages{peer: p, replies: make(map[uint64]string)}
+	session.commands = commands{
+		peer: p, messages: &session.messages, ownStates: &session.ownStates, rights: &session.rights,
+		open: make(map[uint16]time.Time), judged: make(map[uint64]verdict),
+	}
 	return session
 }
 
