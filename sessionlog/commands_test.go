@@ -36,6 +36,7 @@ func TestCommandsSurvive(t *testing.T) {
 	}
 	check("the first owner")
 	for _, c := range []struct{ node, why string }{{"b", "an owner that reads the records of the messages"}, {"c", "an owner that reads a checkpoint"}} {
+		d.conn.Abandon() // the owner dies
 		d.s = sessionlog.Adopt(d.config(c.node), "log")
 		d.run(100 * time.Millisecond)
 		d.s.Claim()

@@ -111,7 +111,7 @@ func (c *Config) edge() Role {
 		Name: "edge",
 		Publish: []string{
 			shard(s, "repair"), shard(s, "write"), shard(s, "publish", subject.ProbeSpace), // probes of the mapping
-			s.Event("*"), s.FromAll(), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
+			s.Event("*"), s.FromAll(), s.CommandAll("*"), s.To("*", "*"), s.Auth(), // To: a client that connects again ends its older session
 			inboxes,
 		},
 		PublishDeny: []string{subject.Inbox("relay") + ".>", subject.Inbox("edge") + ".>"}, // where the store and relays answer
@@ -147,9 +147,9 @@ func (c *Config) publisher() Role {
 			shard(s, "publish", ">"), shard(s, "get", ">"), s.PublishAll(), s.GetAll(), // with mappings, and without
 			s.To("*", "*"), s.ToAll("*"), s.Who("*"),
 		},
-		Subscribe:     []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.Auth(), inboxes},
+		Subscribe:     []string{s.Event("*"), s.EventIn("*", "*"), s.FromAll(), s.CommandAll("*"), s.Auth(), inboxes},
 		SubscribeDeny: []string{nodeInboxes},
-		Responses:     true, // to auth
+		Responses:     true, // to auth and commands
 	}
 	if !c.NoLog {
 		r.Publish = append(append(r.Publish, "$JS.ACK."+fromStream+".>"), consumers(fromStream)...)

@@ -100,8 +100,8 @@ func (c *commands) judge(message []byte, first bool) (v verdict) {
 	case err != nil || v.env.Kind == command.KindAnswer || v.env.Kind == command.KindRequest && !subject.ValidToken(q.Name):
 		v.code = command.BadRequest
 	case v.env.Kind != command.KindRequest:
-	case first && c.used(q.ID):
-		v.code, q.ID = command.BadRequest, command.HelloID // an answer could be taken for that to the first request
+	case first && !c.fresh(q.ID):
+		v.code, q.ID = command.BadRequest, command.HelloID // an answer could be taken for that to another request
 	case first && len(c.open) >= command.OutstandingMax:
 		v.code = command.Busy
 	default:
@@ -110,10 +110,15 @@ func (c *commands) judge(message []byte, first bool) (v verdict) {
 	return v
 }
 
-// used reports whether the client used the id of a request before.
-func (c *commands) used(id uint16) bool {
-	_, waits := c.open[id]
-	return waits || c.progress.Answered(id)
+// fresh reports whether the client may use the id for a request: it did not use it before, and the answer
+// does not make an id without an answer too old to be told from those with one.
+func (c *commands) fresh(id uint16) bool {
+	for open := range c.open {
+		if ahead := int16(id - open); ahead == 0 || ahead >= command.Window {
+			return false
+		}
+	}
+	return !c.progress.Answered(id)
 }
 
 // target returns the key of the state that a request is about. The client needs a link to it through

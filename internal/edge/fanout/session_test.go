@@ -27,6 +27,7 @@ type requestHost struct {
 	fakeHost
 	requests []request
 	messages []bus.Msg // published
+	asks     []ask
 }
 
 func (h *requestHost) Publish(m bus.Msg) error {
@@ -41,6 +42,10 @@ type request struct {
 
 func (h *requestHost) Request(m bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
 	h.requests = append(h.requests, request{m, done})
+}
+
+func (h *requestHost) Ask(m bus.Msg, _ time.Duration, done func(time.Time, bus.Msg, error)) {
+	h.asks = append(h.asks, ask{m, done})
 }
 
 // take returns the recorded requests and forgets them.
