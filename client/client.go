@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -177,6 +178,7 @@ type Client struct {
 
 	queued      []int // sizes of reliable messages that were not sent yet
 	queuedBytes int
+	commands    commands
 }
 
 // Dial connects to the edge at an address and logs in. It returns when the edge accepted the client. The
@@ -312,6 +314,14 @@ func (c *Client) Send(data []byte) error {
 	if err := c.over(); err != nil {
 		return err
 	}
+	if c.commands.said {
+		data = command.AppendRaw(nil, data)
+	}
+	return c.send(data)
+}
+
+// send queues a reliable message. mu is held.
+func (c *Client) send(data []byte) error {
 	if len(c.queued) > 0 && (len(c.queued) >= queuedMessagesMax || c.queuedBytes+len(data) > queuedBytesMax) {
 		return ErrFull
 	}

@@ -162,7 +162,9 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 		case dnp.EventSent:
 			c.dequeue()
 		case dnp.EventMessage:
-			calls = append(calls, call{kind: e.Kind, message: Message{Data: e.Data, Reliable: e.Reliable, Number: e.Number}})
+			if m := (Message{Data: e.Data, Reliable: e.Reliable, Number: e.Number}); c.envelope(&m) {
+				calls = append(calls, call{kind: e.Kind, message: m})
+			}
 		case dnp.EventLinkOffered:
 			if s := c.accept(e); s != nil {
 				calls = append(calls, call{kind: dnp.EventLinkUp, state: s})

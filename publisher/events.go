@@ -13,7 +13,7 @@ import (
 
 // An Event is news of a space. Fields that do not belong to its type are empty.
 type Event struct {
-	Type string // joined, left, linked, presumed, rejected, changed, refused, reassert, recycle, uncertain
+	Type string // joined, left, linked, presumed, rejected, changed, refused, reassert, recycle, uncertain, command
 
 	Time       time.Time `json:"ts"`
 	Epoch, Seq uint64
@@ -27,6 +27,7 @@ type Event struct {
 	Code    string                     // of refused
 	Values  map[string]json.RawMessage // of changed and refused, by name, as JSON
 	Numbers []uint64                   // of uncertain
+	Command string                     // of command: its name
 }
 
 // event applies an event to the copy. It ignores data that is no event: whoever may

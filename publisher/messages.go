@@ -34,6 +34,13 @@ type Message struct {
 	Data            []byte
 	Time            time.Time // when the stream stored it
 
+	// Command is not nil for a command, which waits for an answer. Its Body is Data. Answer it before you
+	// store the cursor: then a game server that restarts in between executes the command again, from
+	// the state without it, and the client gets the first answer.
+	Command *Command
+
+	silent bool // no message of the application: the game server only has to know the number
+
 	chained bool   // Previous is known
 	stream  uint64 // sequence in the stream
 }
@@ -69,8 +76,9 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.p.ctx, cancel)()
+		var owed error // a gap before a message that is not yielded
 		for ctx.Err() == nil {
-			if !s.consume(ctx, cursor, yield) {
+			if !s.consume(ctx, cursor, &owed, yield) {
 				return
 			}
 			sleep(ctx, streamPause)
@@ -85,7 +93,7 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 
 // consume reads the stream from the cursor on until something fails. It returns false
 // if the caller wants no more.
-func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message, error) bool) bool {
+func (s *Space) consume(ctx context.Context, cursor *Cursor, owed *error, yield func(*Message, error) bool) bool {
 	r, err := s.openReader(ctx, cursor)
 	if err != nil {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil {
@@ -104,8 +112,19 @@ func (s *Space) consume(ctx context.Context, cursor *Cursor, yield func(*Message
 			continue
 		}
 		got.Time, got.stream = meta.Timestamp, meta.Sequence.Stream
-		if fresh, gap := cursor.take(got); fresh && !yield(got, gap) {
-			return false
+		fresh, gap := cursor.take(got)
+		if gap != nil {
+			*owed = gap
+		}
+		switch {
+		case !fresh:
+		case got.silent:
+			s.answerRefused(got.Client, m.Headers())
+		default:
+			gap, *owed = *owed, nil
+			if !yield(got, gap) {
+				return false
+			}
 		}
 	}
 }
@@ -120,6 +139,10 @@ func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message,
 	if text := h.Get(subject.HeaderPrevious); text != "" && err == nil {
 		got.Previous, err = strconv.ParseUint(text, 10, 64)
 		got.chained = true
+	}
+	if h.Get(subject.HeaderRequest) != "" {
+		got.Command = s.parseCommand(h, client, h.Get(subject.HeaderKey), data)
+		got.silent = got.Command == nil
 	}
 	return got, ok && err == nil && got.Session != ""
 }
@@ -142,7 +165,7 @@ func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
 		case err != nil:
 			return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
 		default:
-			if got, ok := s.parseMessage(m.Subject, m.Header, m.Data); ok {
+			if got, ok := s.parseMessage(m.Subject, m.Header, m.Data); ok && !got.silent {
 				f(got)
 			}
 		}

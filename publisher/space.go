@@ -36,6 +36,8 @@ type Space struct {
 	inbox   string // prefix of the subjects of answers
 	subs    []*nats.Subscription
 
+	refusals refusals
+
 	// The goroutine of run owns all that follows.
 	states  map[string]*state
 	removed []string                   // keys, in the order of their removal

@@ -35,6 +35,7 @@ type commands struct {
 	Publish   publishCommand   `cmd:"" help:"Make, change or remove a state, as a game server does."`
 	Get       getCommand       `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
 	Send      sendCommand      `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
+	Command   commandCommand   `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer."`
 	Who       whoCommand       `cmd:"" help:"List the clients of a space."`
 	Events    eventsCommand    `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
 	Tap       tapCommand       `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin."`

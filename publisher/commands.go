@@ -1,0 +1,185 @@
+package publisher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/command"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+)
+
+// A Command asks the game server to do something with a state that the client may write. The client
+// waits for one answer: call Reply or Fail once, from any goroutine.
+type Command struct {
+	Client, Session string
+	Key             string // of the state
+	Name            string
+	ID              uint16 // of the request in the session
+	Body            []byte // the game server owns it
+
+	space *Space
+	reply string // where the edge waits; empty for a session in a log
+}
+
+// ErrLate reports an answer to a command whose client has got another one, or has left.
+var ErrLate = errors.New("publisher: the client no longer waits for the answer")
+
+// Reply answers the command. For a session in a log, it repeats the answer until an edge has it, or ctx
+// ends; the client gets it once, whichever edges end meanwhile. Otherwise it sends the answer once. ErrLate
+// means that the client got another answer, or left.
+func (c *Command) Reply(ctx context.Context, body []byte) error {
+	return c.answer(ctx, command.OK, body)
+}
+
+// Fail is Reply for a command that the game server does not execute. The client gets the text.
+func (c *Command) Fail(ctx context.Context, text string) error {
+	return c.answer(ctx, command.Failed, []byte(text))
+}
+
+// Unknown is Reply for a command that the game server does not know.
+func (c *Command) Unknown(ctx context.Context) error {
+	return c.answer(ctx, command.Unknown, []byte(command.Unknown.String()))
+}
+
+func (c *Command) answer(ctx context.Context, code command.Code, body []byte) error {
+	if len(body) > command.BodyMax {
+		return fmt.Errorf("answer command %s of %s: %w", c.Name, c.Client, command.ErrTooLarge)
+	}
+	m := &nats.Msg{Data: body, Header: nats.Header{}}
+	if code != command.OK {
+		m.Header.Set(subject.HeaderCode, code.String())
+	}
+	if c.reply != "" {
+		m.Subject = c.reply
+		return c.space.p.nc.PublishMsg(m)
+	}
+	return c.space.answerOnce(ctx, c.Client, c.Session, c.ID, m)
+}
+
+// goneAfter is how long a client counts as there although no edge takes messages for it: an edge
+// takes less to take a session over, but for the worst faults.
+const goneAfter = time.Minute
+
+// answerOnce sends an answer to a session in a log until an edge has it.
+func (s *Space) answerOnce(ctx context.Context, client, session string, id uint16, m *nats.Msg) error {
+	m.Subject = s.p.subjects.To(s.name, client)
+	m.Header.Set(subject.HeaderAnswer, strconv.Itoa(int(id)))
+	m.Header.Set(subject.HeaderSession, session)
+	patience, heard := min(sendPatience, s.p.cfg.Timeout), time.Now()
+	for {
+		reply, err := s.requestFor(ctx, m, patience)
+		switch {
+		case err == nil:
+			number, err := messageNumber(client, reply.Data)
+			var refused *Error
+			if errors.As(err, &refused) && refused.Code == string(replication.CodeUnknownClient) || err == nil && number == 0 && duplicate(reply.Data) {
+				return ErrLate
+			}
+			if refused == nil || refused.Code != string(replication.CodeBusy) {
+				return err
+			}
+		case ctx.Err() != nil:
+			return fmt.Errorf("answer a command of %s: %w", client, ctx.Err())
+		case !errors.Is(err, nats.ErrNoResponders):
+			patience, heard = min(2*patience, s.p.cfg.Timeout), time.Now()
+		case time.Since(heard) > goneAfter:
+			return ErrLate
+		}
+		sleep(ctx, s.p.cfg.Retry)
+	}
+}
+
+// duplicate reports whether an edge had an answer already.
+func duplicate(data []byte) bool {
+	var a struct{ Duplicate bool }
+	return json.Unmarshal(data, &a) == nil && a.Duplicate
+}
+
+// Commands calls f with the commands of clients whose sessions are not in a log, until ctx ends. Game servers
+// that name the same queue share the commands of the space; each command goes to one of them. An empty
+// queue is one queue for all. f must not block for long: the next command waits. A command is not repeated,
+// and its client gets an error after 5 s without an answer. Commands of sessions in a log come with Messages.
+func (s *Space) Commands(ctx context.Context, queue string, f func(*Command)) error {
+	if queue == "" {
+		queue = "commands"
+	}
+	sub, err := s.p.nc.QueueSubscribeSync(s.p.subjects.CommandAll(s.name), queue)
+	if err != nil {
+		return fmt.Errorf("take commands of space %s: %w", s.name, err)
+	}
+	defer unsubscribe(sub)
+	if err := sub.SetPendingLimits(waitingMessages, waitingBytes); err != nil {
+		return fmt.Errorf("take commands of space %s: %w", s.name, err)
+	}
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, nats.ErrSlowConsumer):
+		case err != nil:
+			return fmt.Errorf("take commands of space %s: %w", s.name, err)
+		default:
+			if _, key, ok := s.p.subjects.ParseCommand(m.Subject); ok && m.Reply != "" {
+				if c := s.parseCommand(m.Header, m.Header.Get(subject.HeaderClient), key, m.Data); c != nil {
+					c.reply = m.Reply
+					f(c)
+				}
+			}
+		}
+	}
+}
+
+// parseCommand returns the command that a message is, nil if it is none.
+func (s *Space) parseCommand(h nats.Header, client, key string, body []byte) *Command {
+	id, err := strconv.ParseUint(h.Get(subject.HeaderRequest), 10, 16)
+	name, session := h.Get(subject.HeaderCommand), h.Get(subject.HeaderSession)
+	if err != nil || id == command.HelloID || name == "" || session == "" || client == "" || key == "" {
+		return nil
+	}
+	return &Command{Client: client, Session: session, Key: key, Name: name, ID: uint16(id), Body: body, space: s}
+}
+
+// refusalsMax bounds the answers to refused commands that are under way. The edge answers by itself, so
+// beyond them one gets lost only if its edge died before that.
+const refusalsMax = 256
+
+// refusals are the answers to commands that an edge refused.
+type refusals struct{ waiting atomic.Int64 }
+
+// answerRefused sends the answer to a command that an edge refused, in case that edge died before the client had it. The
+// session may have had another edge since, whose answer counts.
+func (s *Space) answerRefused(client string, h nats.Header) {
+	id, err := strconv.ParseUint(h.Get(subject.HeaderRequest), 10, 16)
+	if err != nil || id == command.HelloID {
+		return
+	}
+	if s.refusals.waiting.Add(1) > refusalsMax {
+		s.refusals.waiting.Add(-1)
+		return
+	}
+	code := command.ParseCode(h.Get(subject.HeaderRefused)).String()
+	m := &nats.Msg{Data: []byte(code), Header: nats.Header{subject.HeaderCode: {code}}}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if s.p.ctx.Err() != nil { // Close does not wait for it
+		s.refusals.waiting.Add(-1)
+		return
+	}
+	s.p.running.Go(func() {
+		defer s.refusals.waiting.Add(-1)
+		ctx, cancel := context.WithTimeout(s.p.ctx, refusalTime)
+		defer cancel()
+		_ = s.answerOnce(ctx, client, h.Get(subject.HeaderSession), uint16(id), m) // mostly ErrLate: the edge answered
+	})
+}
+
+// refusalTime is how long a refusal is repeated.
+const refusalTime = 10 * time.Second
