@@ -117,7 +117,7 @@ type takeoverWorld struct {
 type takeoverOutcome struct {
 	plan                                                      string
 	killed, paused, drained, cutOffs, interrupted, excusedFor int
-	sent, got, queued                                         int
+	sent, got, queued, answers                                int
 	gaps                                                      []time.Duration
 	fenced                                                    fenceCounts
 }
@@ -148,6 +148,9 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 	w.net.Attach(balancerAddr, takeoverBalancer{w})
 	w.mustPublish("s", `{"op":"put","key":"tower","message":"T","values":[{"name":"n","type":"uint16","value":0}]}`)
 	w.mustPublish("s", lampPut)
+	if w.commands() {
+		w.mustPublish("s", gatePut("read-write"))
+	}
 	behaviours := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Engine()}
 	for i := range takeoverPlayers {
 		w.players = append(w.players, newTakeoverPlayer(w, i, behaviours[(seed+uint64(i))%3]))
@@ -189,6 +192,9 @@ func (w *takeoverWorld) play() []string {
 		w.fire("s", fmt.Sprintf(`{"op":"set","key":"tower","values":{"n":%d}}`, w.value))
 		return !w.healed
 	})
+	if w.commands() {
+		w.playGate()
+	}
 	start := w.net.Elapsed()
 	var next func()
 	next = func() {
@@ -354,12 +360,12 @@ func TestTakeover(t *testing.T) {
 	}
 	table := "\n"
 	for _, plan := range takeoverPlans {
-		var n, killed, paused, drained, interrupted, excused, sent, got, queued int
+		var n, killed, paused, drained, interrupted, excused, sent, got, queued, answers int
 		var gaps []time.Duration
 		for _, w := range all {
 			if w.plan == plan.name {
 				n, killed, paused, drained, interrupted = n+1, killed+w.killed, paused+w.paused, drained+w.drained, interrupted+w.interrupted
-				excused, sent, got, queued = excused+w.excusedFor, sent+w.sent, got+w.got, queued+w.queued
+				excused, sent, got, queued, answers = excused+w.excusedFor, sent+w.sent, got+w.got, queued+w.queued, answers+w.answers
 				gaps = append(gaps, w.gaps...)
 			}
 		}
@@ -368,8 +374,8 @@ func TestTakeover(t *testing.T) {
 		if len(gaps) > 0 {
 			p50, worst = gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond)
 		}
-		table += fmt.Sprintf("%-24s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d of the interruptions excused; %5d messages in, %5d and %5d out; gap p50 %v, worst %v\n",
-			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, p50, worst)
+		table += fmt.Sprintf("%-24s %3d seeds, %3d kills, %3d stops, %3d drains: %d clients interrupted, %d of the interruptions excused; %5d messages in, %5d and %5d out, %5d answers; gap p50 %v, worst %v\n",
+			plan.name, n, killed, paused, drained, interrupted, excused, sent, got, queued, answers, p50, worst)
 	}
 	t.Log(table + fenced.String())
 }

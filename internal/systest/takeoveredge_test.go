@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A takeoverBalancer sends the datagrams of a client to one edge until that edge counts as dead.
@@ -435,19 +436,23 @@ type takeoverFrom struct {
 	start int
 }
 
-func (f takeoverFrom) Begin(_, client, _ string, delivered func(uint64)) edge.Feed {
-	return &takeoverFeed{f: f, client: client, delivered: delivered}
+func (f takeoverFrom) Begin(_, client, session string, delivered func(uint64)) edge.Feed {
+	return &takeoverFeed{f: f, client: client, session: session, delivered: delivered}
 }
 
 type takeoverFeed struct {
 	f         takeoverFrom
 	client    string
+	session   string
 	delivered func(uint64)
 	waiting   []sessionlog.Message
 	ended     bool
 }
 
 func (d *takeoverFeed) Deliver(m sessionlog.Message) {
+	if m.Header != nil {
+		m.Header[subject.HeaderSession] = d.session
+	}
 	d.waiting = append(d.waiting, m)
 	if len(d.waiting) == 1 {
 		d.publish()

@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A takeoverPlayer is a client with an application that counts its messages, and the game to
@@ -35,14 +36,15 @@ type takeoverPlayer struct {
 	heard    int    // of these, those that arrived
 	last     int    // ordinal of the newest of these
 
-	wire   *carriedWire  // nil for a client that speaks UDP
-	own    *dnptest.Link // the state that the client offers
-	broken time.Duration // since when its edge is dead; 0 if its edge lives
-	frozen bool          // interrupted
+	wire     *carriedWire // nil for a client that speaks UDP
+	commands takeoverCommands
+	own      *dnptest.Link // the state that the client offers
+	broken   time.Duration // since when its edge is dead; 0 if its edge lives
+	frozen   bool          // interrupted
 }
 
 func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
-	p := &takeoverPlayer{w: w, index: i, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+	p := &takeoverPlayer{w: w, index: i, commands: newTakeoverCommands(), addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
 	send := func(d []byte) { w.net.Send(p.addr, balancerAddr, d) }
 	if w.carried {
 		p.wire = newCarriedWire(p)
@@ -57,7 +59,7 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 			Closed:  p.closed,
 			Message: p.message,
 			LinkDown: func(l *dnptest.Link) {
-				if !p.frozen && !w.excused && string(l.Message) != "h" { // a question of an edge is no link of the game
+				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate { // a question of an edge is no link of the game; the access of the gate changes
 					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
 				}
 			},
@@ -173,6 +175,9 @@ func (p *takeoverPlayer) talk() {
 			w.net.Wake(p.addr)
 		}
 	}
+	if w.commands() && p.Phase() == dnptest.Connected && p.Queued() < 30 && w.net.Rand().IntN(2) == 0 {
+		p.command()
+	}
 	w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.talk)
 }
 
@@ -183,6 +188,11 @@ func (w *takeoverWorld) consume(e *takeoverEdge, client string, m sessionlog.Mes
 			continue
 		}
 		if w.fence.consumes(e, p, m); m.Number < p.cursor {
+			return
+		}
+		if m.Header[subject.HeaderRequest] != "" && m.Previous == p.cursor {
+			p.cursor = m.Number + 1
+			p.execute(m)
 			return
 		}
 		want := fmt.Sprintf("c%d", p.consumed)
@@ -264,6 +274,9 @@ func (p *takeoverPlayer) message(m dnptest.Message) {
 	if !m.Reliable {
 		return
 	}
+	if p.answered(m) {
+		return
+	}
 	if n, ok := strings.CutPrefix(string(m.Data), "b"); ok {
 		if i, err := strconv.Atoi(n); err != nil || i <= p.last {
 			p.w.failf("player %d gets %q after b%d", p.index, m.Data, p.last)
@@ -317,6 +330,7 @@ func (p *takeoverPlayer) judge() {
 	if n := p.owners(); n != 1 {
 		w.failf("player %d has %d owners in the end", p.index, n)
 	}
+	p.judgeCommands()
 	if p.own != nil {
 		p.judgeOwn()
 	}
