@@ -1,4 +1,5 @@
 import { Budget } from "./budget.js";
+import { Commands } from "./command.js";
 import { LinkTable } from "./links.js";
 import { isReliable, RecvWindow } from "./recvwindow.js";
 import { SendWindow, wholeMax } from "./sendwindow.js";
@@ -106,6 +107,7 @@ export class Connection {
   readonly #recv = new RecvWindow();
   readonly #window: SendWindow;
   readonly #links: LinkTable;
+  readonly #commands: Commands;
   readonly #budget = new Budget();
   #lane: Uint8Array[] = [];
   #laneBytes = 0;
@@ -120,7 +122,10 @@ export class Connection {
       linked: (state: State) => out.linked(state),
       changed: (state: State, index: number) => out.changed(state, index),
       unlinked: (state: State) => out.unlinked(state),
+      command: (link: () => number | undefined, name: string, body: Uint8Array, signal?: AbortSignal) =>
+        this.#commands.command(link, name, body, signal, () => this.#now),
     };
+    this.#commands = new Commands((data) => this.#window.send(data), () => out.ready());
     this.#links = new LinkTable(events, datagramMax, config.updateInterval ?? 30);
     if (config.describe) this.#links.describe = config.describe;
     const { login } = config;
@@ -151,7 +156,7 @@ export class Connection {
   /** send queues a reliable message of 1 byte to 1 MiB. It throws if too much waits. */
   send(data: Uint8Array): void {
     if (this.#phase === "closed") throw new Error("send: the connection is closed");
-    this.#window.send(data);
+    this.#window.send(this.#commands.outgoing(data));
   }
 
   /** sendUnreliable queues a message that is sent once. It reports false if it drops the message. */
@@ -190,6 +195,7 @@ export class Connection {
     if (this.#phase === "closed") return;
     this.#phase = "closed";
     this.#links.clear();
+    this.#commands.end();
     this.out.closed(reason);
   }
 
@@ -206,6 +212,7 @@ export class Connection {
     this.#begin(now);
     if (this.#phase === "connecting") this.#request();
     if (this.#phase !== "established") return;
+    this.#commands.advance(now);
     if (!this.#window.resend(now, (datagram) => this.#emit(datagram))) {
       this.#emit(connectionClose());
       this.end("timeout");
@@ -365,18 +372,23 @@ export class Connection {
   /** deliver passes on the command that is due. */
   #deliver(p: Uint8Array): void {
     if (p[0] === Command.reliableMessage) {
-      this.out.message(p.subarray(3), true);
+      this.#message(p.subarray(3));
     } else if (p[0] === Command.linkState) {
       this.#links.receiveOffer(p, this.#now);
     } else {
       const whole = this.#recv.join(p);
       if (whole) {
-        this.out.message(whole, true);
+        this.#message(whole);
       } else if (whole === null) {
         this.#emit(connectionClose());
         this.end("too-large");
       }
     }
+  }
+
+  #message(data: Uint8Array): void {
+    const message = this.#commands.incoming(data);
+    if (message) this.out.message(message, true);
   }
 
   /** askAt returns when to ask whether the edge is there. What is in flight asks already. */

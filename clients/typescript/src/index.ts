@@ -17,6 +17,7 @@ export function connect(url: string | URL, options?: Options): Client {
 }
 
 export { Client, type Closing, type Clock, type Events, type Options, type Token, type TransportName, type ValueSpec } from "./client.js";
+export { CommandError, type CommandCode } from "./command.js";
 export { connectWith, type Transports } from "./connect.js";
 export { Connection, type CloseReason, type ConnectionConfig, type Output, type Stats } from "./connection.js";
 export { Layout, State, type Description, type Field, type Fields } from "./state.js";

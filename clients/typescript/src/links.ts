@@ -38,6 +38,8 @@ export interface LinkEvents {
   linked(state: State): void;
   changed(state: State, index: number): void;
   unlinked(state: State): void;
+  /** command sends a command about the state of a link, whose LinkId `link` returns while it exists. */
+  command(link: () => number | undefined, name: string, body: Uint8Array, signal?: AbortSignal): Promise<Uint8Array>;
 }
 
 /** A Repeat is a value that this client set, a LinkUp or a LinkDown, while it may not have arrived. */
@@ -170,6 +172,7 @@ export class LinkTable implements UpdateTarget {
     this.#ups.delete(link.id);
     this.#writing.delete(link);
     link.state.written = undefined;
+    link.state.commanded = undefined;
     if (tell) this.events.unlinked(link.state);
   }
 
@@ -178,6 +181,7 @@ export class LinkTable implements UpdateTarget {
       this.#write(link, index, 0, link.writes.get(index)?.previous ?? previous);
       this.events.ready();
     };
+    link.state.commanded = (name, body, signal) => this.events.command(() => (link.up ? link.id : undefined), name, body, signal);
   }
 
   #write(link: Link, index: number, step: number, previous?: Uint8Array): void {

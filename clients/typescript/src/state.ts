@@ -1,3 +1,4 @@
+import { CommandError } from "./command.js";
 import { Past } from "./past.js";
 import { decodeFixed, encodedSize, encodeValue, newComponents, readComponent, valueTypes, type Components, type Settable, type Value, type ValueType } from "./value.js";
 import { copy } from "./wire.js";
@@ -75,6 +76,9 @@ export class State {
 
   /** The connection's notice of values that the application sets; undefined while there is no link. @internal */
   written?: ((index: number, previous: Uint8Array) => void) | undefined;
+
+  /** How the connection sends a command about this state. @internal */
+  commanded?: ((name: string, body: Uint8Array, signal?: AbortSignal) => Promise<Uint8Array>) | undefined;
 
   constructor(config: StateConfig) {
     this.key = config.key;
@@ -162,6 +166,16 @@ export class State {
       at += type.size;
     }
     this.set(value, data);
+  }
+
+  /**
+   * command asks the game server to do something with the state, and gives its answer. The client must have
+   * the right to set values of it. It rejects with a CommandError, or with the reason of the signal, after
+   * which the command may be executed all the same. Beyond 16 commands without an answer it waits.
+   */
+  async command(name: string, body: Uint8Array | string = "", options: { signal?: AbortSignal } = {}): Promise<Uint8Array> {
+    if (!this.commanded) throw new CommandError("unknown_state", "the state has no link");
+    return this.commanded(name, typeof body === "string" ? new TextEncoder().encode(body) : body, options.signal);
   }
 
   /**

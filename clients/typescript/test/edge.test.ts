@@ -46,6 +46,14 @@ test("the demo moves, and a write comes to another client", options, async () =>
   await until(b, "change", (state) => state === other && String(state.get(1)) === "0.25,0.5,1");
 });
 
+test("a command reaches the edge, whose answer comes back", options, async () => {
+  const client = play(dev.url);
+  const [lamp, ball] = [await linked(client, "lamp"), await linked(client, "ball")];
+  await assert.rejects(lamp.command("switch", "on"), { name: "CommandError", code: "no_responders" });
+  await assert.rejects(ball.command("switch", "on"), { name: "CommandError", code: "not_authorised" });
+  await assert.rejects(dev.dnpctl("command", dev.url, "lamp", "switch"), /no_responders/);
+});
+
 test("messages go both ways, long ones too", options, async () => {
   const client = play(dev.url);
   const game = await dev.subscribe("dnp.v1.from.demo.>");

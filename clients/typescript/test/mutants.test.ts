@@ -25,6 +25,11 @@ const mutants: [file: string, line: string, fault: string][] = [
   ["sendwindow.ts", "if (!this.answered || now - this.heard >= resendMost) return 1;", ""],
   ["sendwindow.ts", "2 * (now - o.last) < this.trip.least", "2 * (now - o.last) < this.trip.mean"],
   ["sendwindow.ts", "o.first >= this.#heldUntil", "true"],
+  ["command.ts", "if (!this.#said || !isEnvelope(data)) return data;", "if (!isEnvelope(data)) return data;"],
+  ["command.ts", "if (!this.#granted) return data;", ""],
+  ["command.ts", "return this.#said ? raw(data) : data;", "return data;"],
+  ["command.ts", ">= window) return false;", ">= 999) return false;"],
+  ["command.ts", "return this.#open.size < outstandingMax;", "return true;"],
   ["connection.ts", "if (!this.#window.idle) return Infinity;", ""],
   ["sendwindow.ts", "if (now >= this.#givesUpAt(o)) return false;", ""],
   ["sendwindow.ts", "this.#patientUntil = now;", ""],
@@ -110,7 +115,7 @@ test("each deliberate fault finds its line", () => {
 });
 
 test("the tests notice each deliberate fault", { skip: chosen ? false : "npm run mutants does that" }, async (t) => {
-  const tests = ["client", "codec", "connection", "network", "state", "transport", "vectors"];
+  const tests = ["client", "command", "codec", "connection", "network", "state", "transport", "vectors"];
   const args = ["--test", ...tests.map((name) => fileURLToPath(new URL(`${name}.test.js`, import.meta.url)))];
   const env: NodeJS.ProcessEnv = { ...process.env };
   delete env["NODE_TEST_CONTEXT"]; // this is a run of its own
