@@ -84,6 +84,18 @@ func (w *Worker) stats() Stats {
 	return s
 }
 
+// commandMetrics returns the metrics of commands of clients.
+func commandMetrics(of telemetry.Group[Stats]) []telemetry.Metric {
+	return []telemetry.Metric{
+		of.Counter("commands", "{command}", "Commands of clients, passed on to game servers.", func(s *Stats) uint64 { return s.Commands }),
+		of.Counter("commands.refused", "{command}", "Commands of clients that the edge refused: not allowed, malformed, or too many without an answer.",
+			func(s *Stats) uint64 { return s.CommandsRefused }),
+		of.Counter("commands.late", "{command}", "Commands of clients that no game server answered in time.", func(s *Stats) uint64 { return s.CommandsLate }),
+		of.Counter("commands.answers", "{answer}", "Answers to commands that went to clients, with those of the edge.",
+			func(s *Stats) uint64 { return s.CommandAnswers }),
+	}
+}
+
 // Metrics returns the metrics of this edge.
 func (e *Edge) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: e.Stats}
@@ -136,12 +148,6 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.WritesRefused + s.WritesForbidden }),
 		of.Counter("writes.dropped", "{value}", "Values of clients beyond the bounds of what may be unacknowledged.",
 			func(s *Stats) uint64 { return s.WritesDropped }),
-		of.Counter("commands", "{command}", "Commands of clients, passed on to game servers.", func(s *Stats) uint64 { return s.Commands }),
-		of.Counter("commands.refused", "{command}", "Commands of clients that the edge refused: not allowed, malformed, or too many without an answer.",
-			func(s *Stats) uint64 { return s.CommandsRefused }),
-		of.Counter("commands.late", "{command}", "Commands of clients that no game server answered in time.", func(s *Stats) uint64 { return s.CommandsLate }),
-		of.Counter("commands.answers", "{answer}", "Answers to commands that went to clients, with those of the edge.",
-			func(s *Stats) uint64 { return s.CommandAnswers }),
 		of.Counter("links.refused", "{link}", "Links not offered because the client has as many as it may, or its LinkIds are used up.",
 			func(s *Stats) uint64 { return s.LinksRefused }),
 		of.Counter("link_ids.few", "{session}", "Sessions with nine tenths of their LinkIds used up.", func(s *Stats) uint64 { return s.LinkIDsFew }),
@@ -155,7 +161,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)
 	}
-	all = append(append(all, e.repairMetrics(of)...), e.carriedMetrics(cache)...)
+	all = append(append(append(all, e.repairMetrics(of)...), commandMetrics(of)...), e.carriedMetrics(cache)...)
 	return append(all, drops(of)...)
 }
 

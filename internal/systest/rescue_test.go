@@ -77,6 +77,15 @@ func newRescue(t *testing.T, more ...string) *rescue { return newRescueAt(t, sta
 
 // newRescueAt starts a rescue whose edges look for Redis at some URLs.
 func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
+	r := newRescueEdges(t, redis, more...)
+	r.listen()
+	r.connect()
+	return r
+}
+
+// newRescueEdges starts the edges of a rescue without its game server and its client. A balancer sends clients to the
+// first.
+func newRescueEdges(t *testing.T, redis string, more ...string) *rescue {
 	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
 	server := startNATS(t, natsembed.Config{})
 	start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "127.0.0.1:0").says("serving shards")
@@ -100,8 +109,6 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 	t.Cleanup(r.nc.Close)
 	r.balancer = newBalancer(t, nil)
 	r.route(0)
-	r.listen()
-	r.connect()
 	return r
 }
 
