@@ -8,6 +8,7 @@
 //	dnpctl get demo tower                          print what the relay holds
 //	dnpctl set 127.0.0.1:3413 tower 0=50           write a value as a client
 //	dnpctl send demo hello                         send a message to all clients of a space
+//	dnpctl command 127.0.0.1:3413 lamp switch on   ask the game server to do something, as a client
 //	dnpctl who demo                                list the clients of a space
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
 //	dnpctl conform                                 prove a client of your own, rule by rule

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/publisher"
@@ -88,8 +89,11 @@ func TestCommandsOutliveEdges(t *testing.T) {
 		}
 		running.Wait()
 	}
+	start := time.Now()
 	ask("first ", func() { r.edges[0].kill(); r.route(1) })
+	t.Logf("commands over a kill: %v", time.Since(start).Round(time.Millisecond))
 	ask("second ", func() {})
+	t.Logf("and as many again: %v", time.Since(start).Round(time.Millisecond))
 	stop()
 	serving.Wait()
 	if len(executed) != 2*commands {
