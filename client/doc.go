@@ -37,6 +37,13 @@
 //
 //	err = c.Until(ctx, func() bool { return lamp.Value("brightness").Int() == 0 })
 //
+// # Commands
+//
+// [State.Command] asks the game server to do something with a state that this client may write, and returns its one
+// answer:
+//
+//	answer, err := door.Command(ctx, "open", []byte("quietly"))
+//
 // # Limits
 //
 // A Client is one connection. When it ended, the program dials again, and gets other State objects. The

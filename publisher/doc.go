@@ -31,6 +31,11 @@
 // edges that keep sessions in a log (--session-durability log). Listen works without a log
 // and delivers each message at most once.
 //
+// Clients ask for something to be done with a state by commands, which want one answer each. Those of
+// sessions in a log are Messages with a Command, others come with Commands:
+//
+//	err := space.Commands(ctx, "doors", func(c *publisher.Command) { err := c.Reply(ctx, open(c.Key)) … })
+//
 // # Limits
 //
 // The package does not restore the copy when the game server restarts, because the game
