@@ -35,7 +35,6 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "answers_are_forgotten", File: "internal/edge/fanout/commands.go", Old: "c.progress, c.replayed = progress, received", New: "c.progress, c.replayed = command.Progress{Hello: progress.Hello}, received"},
 	{Name: "answers_that_wait_are_forgotten", File: "internal/edge/fanout/commands.go", Old: "\t\t\tc.progress.Note(id)\n\t\t}\n\t}\n\tif", New: "\t\t\t_ = id\n\t\t}\n\t}\n\tif"},
 	{Name: "replayed_commands_are_refused_again", File: "internal/edge/fanout/commands.go", Old: "case ev.Number >= c.replayed:", New: "case true:"},
-	{Name: "refused_commands_are_executed", File: "internal/edge/fanout/commands.go", Old: "\tv, known := c.judged[number]\n", New: "\tv, known := verdict{}, false\n"},
 	{Name: "answer_that_java_refuses_is_lost", File: "internal/edge/fanout/session.go", Old: "\ts.commands.unsendable(ev.Token)\n", New: ""},
 	{Name: "repetitions_are_sent", File: "internal/edge/fanout/messages.go", Old: "if game == 0 || game > c.lastToken>>tokenShift {", New: "if game == 0 || game >= c.lastToken>>tokenShift {"},
 	{Name: "silent_are_left_alone", File: "internal/edge/takeover/claims.go", Old: "if err == nil && found.Trying != c.cfg.Node {", New: "if true {"},
