@@ -83,8 +83,8 @@ func newRescueAt(t *testing.T, redis string, more ...string) *rescue {
 	return r
 }
 
-// newRescueEdges starts the edges of a rescue without its game server and its client. A balancer sends clients to the
-// first.
+// newRescueEdges starts the edges of a rescue without its game server and its client. EDGE in a flag is the address of an edge,
+// without a port. A balancer sends clients to the first.
 func newRescueEdges(t *testing.T, redis string, more ...string) *rescue {
 	r := &rescue{T: t, redis: redis, heard: make(chan int, 1000), webs: freePorts(t, 2)}
 	server := startNATS(t, natsembed.Config{})
@@ -97,6 +97,9 @@ func newRescueEdges(t *testing.T, redis string, more ...string) *rescue {
 		args := append([]string{"serve", "--nats-url", server.URL(), "--http", r.webs[i], "--listen", "udp://" + addr.String(), "--open-space", "s",
 			"--node", fmt.Sprint("e", i+1), "--workers", "2", "--session-durability", "log", "--redis", redis,
 			"--gossip-bind", gossip[i], "--gossip-join", strings.Join(gossip, ",")}, more...)
+		for j, arg := range args {
+			args[j] = strings.ReplaceAll(arg, "EDGE", addr.Addr().String())
+		}
 		r.edges = append(r.edges, start(t, "edge", args...))
 	}
 	for _, e := range r.edges {
@@ -118,12 +121,26 @@ func (r *rescue) route(edge int) { r.balancer.route(r.addrs[edge]) }
 // connect connects the client, which must stay connected until the test ends.
 func (r *rescue) connect() {
 	r.Helper()
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience // the machine may be slow; the clients of TestTakeover give up after their own 3 s
+	r.joins(func() {
+		r.player = runClient(r.T, r.balancer.addr(), patient, dnptest.App{Closed: func(reason string) {
+			if !r.ended.Load() {
+				r.Errorf("the client was disconnected: %s", reason)
+			}
+		}})
+	})
+}
+
+// joins waits until the client that start starts has joined. It fails the test when a client leaves before its end.
+func (r *rescue) joins(start func()) {
+	r.Helper()
 	joined := make(chan string, 1)
 	sub, err := r.nc.Subscribe(r.subjects.Event("s"), func(m *nats.Msg) {
 		var ev struct{ Type, Client, Reason string }
 		if json.Unmarshal(m.Data, &ev) == nil && ev.Type == "joined" {
 			joined <- ev.Client
-		} else if ev.Type == "left" {
+		} else if ev.Type == "left" && !r.ended.Load() {
 			r.Errorf("the client left: %s", m.Data)
 		}
 	})
@@ -134,13 +151,7 @@ func (r *rescue) connect() {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = sub.Unsubscribe() })
-	patient := dnptest.Cpp()
-	patient.GiveUp = patience // the machine may be slow; the clients of TestTakeover give up after their own 3 s
-	r.player = runClient(r.T, r.balancer.addr(), patient, dnptest.App{Closed: func(reason string) {
-		if !r.ended.Load() {
-			r.Errorf("the client was disconnected: %s", reason)
-		}
-	}})
+	start()
 	r.Cleanup(func() { r.ended.Store(true) })
 	select {
 	case r.client = <-joined:

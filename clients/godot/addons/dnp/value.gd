@@ -196,7 +196,7 @@ static func _put(out, kind, v):
 static func half_bits(v):
 	if is_nan(v):
 		return 0x7e00
-	var negative = v < 0 or (v == 0 and 1.0 / v < 0)
+	var negative = v < 0 or (v == 0 and atan2(v, -1.0) < 0) # which has a sign, too
 	var bits = 0x8000 if negative else 0
 	v = abs(v)
 	if v >= 65520.0:

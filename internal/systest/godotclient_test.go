@@ -1,0 +1,328 @@
+package systest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/conform"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/relay"
+)
+
+// godotClient is the addon for Godot.
+const godotClient = "../../clients/godot"
+
+// engine runs a script with a real engine, or skips the test. The process ends with the test at the latest.
+func engine(t *testing.T, script string, env ...string) *process {
+	t.Helper()
+	godot, err := exec.LookPath("godot3-server")
+	if err != nil {
+		t.Skip("godot3-server is not installed: apt-get install godot3-server")
+	}
+	if script, err = filepath.Abs(script); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(godot, "-s", script)
+	cmd.Dir = t.TempDir() // where the engine logs
+	cmd.Env = append(append(os.Environ(), "HOME="+cmd.Dir, "LC_ALL=C.UTF-8"), env...)
+	return startCommand(t, cmd)
+}
+
+// clean reports what the engine says about faults in scripts.
+func (p *process) clean() {
+	p.Helper()
+	for _, bad := range []string{"SCRIPT ERROR", "Parse Error"} {
+		if strings.Contains(p.output.String(), bad) {
+			p.Fatalf("the engine finds a fault in the script:\n%s", p.output)
+		}
+	}
+}
+
+// TestGodotClientConforms proves the GDScript client with the scripted edge, which has all 38 types, 30 % loss both
+// ways and the wrap of the numbers.
+func TestGodotClientConforms(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"", "a token"} {
+		t.Run(token, func(t *testing.T) {
+			t.Parallel()
+			socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { socket.Close() })
+			p := engine(t, godotClient+"/test/conform.gd", "EDGE="+socket.LocalAddr().String(), "TOKEN="+token)
+			results, err := conform.Run(t.Context(), socket, conform.Config{Patience: patience / 4, Token: token, Quick: token != "" || testing.Short()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range results {
+				if r.Err != nil {
+					t.Error(r)
+				}
+			}
+			if len(results) < 30 {
+				t.Errorf("%d steps, want at least 30", len(results))
+			}
+			p.says("closed: local")
+			p.clean()
+		})
+	}
+}
+
+// TestGodotClientVectors reads the values that the denetwork libraries wrote, and wants the same bytes written again.
+func TestGodotClientVectors(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs("../../dnp/wire/testdata/denetwork.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := engine(t, godotClient+"/test/types.gd", "VECTORS="+file)
+	p.ends(0, "values: ")
+	p.clean()
+	if strings.Contains(p.output.String(), "want") || strings.Contains(p.output.String(), "parse") || strings.Contains(p.output.String(), "values: 0") {
+		t.Errorf("the engine says\n%s", p.output)
+	}
+}
+
+// godotValues has a value of each of the 38 types, at the ends of their ranges, in JSON.
+func godotValues() string {
+	var list []string
+	for typ := range wire.ValueType(wire.ValueTypes) {
+		value := ""
+		switch bits := uint(8 * typ.Width()); {
+		case typ == wire.TypeString:
+			value = `"Adá ☃"`
+		case typ == wire.TypeData:
+			value = `"AP8B"`
+		case typ.Kind() == wire.KindUint:
+			value = fmt.Sprint(uint64(1<<bits - 2))
+		case typ.Kind() == wire.KindSint:
+			value = fmt.Sprint(-(int64(1) << (bits - 1)) + 1)
+		default:
+			value = "-0.375"
+		}
+		if n := typ.Components(); n > 1 {
+			value = "[" + strings.Repeat(value+",", n-1) + "1]"
+		}
+		list = append(list, fmt.Sprintf(`{"name":"v%d","type":%q,"value":%s}`, typ, typ, value))
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
+
+// TestGodotClientTypes sends a value of each type to the GDScript client, which writes it to another state and
+// offers it as a value of its own. A game server gets the same values.
+func TestGodotClientTypes(t *testing.T) {
+	t.Parallel()
+	s := newStackWith(t, describeLinks, local(wire.Denetwork))
+	s.publish(`{"op":"put","key":"all","values":` + godotValues() + `}`)
+	var zeros []map[string]any
+	if err := json.Unmarshal([]byte(godotValues()), &zeros); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range zeros {
+		delete(v, "value")
+		v["value"] = zeroOf(v["type"].(string))
+	}
+	text, err := json.Marshal(zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.publish(`{"op":"put","key":"back","access":"read-write","values":` + string(text) + `}`)
+	p := engine(t, godotClient+"/test/types.gd", "EDGE=udp://"+s.edge.Addrs()[0].String())
+	want := s.valuesOf("all")
+	for _, key := range []string{"back", "mine"} {
+		eventually(t, "the game gets the values of "+key, func() bool { return len(want) == wire.ValueTypes && reflect.DeepEqual(s.valuesOf(key), want) })
+	}
+	p.clean()
+}
+
+// zeroOf is what a value of a type is before a client writes it.
+func zeroOf(typ string) any {
+	switch {
+	case typ == "string":
+		return "x"
+	case typ == "data":
+		return "AAAA"
+	case strings.HasPrefix(typ, "point2"), strings.HasPrefix(typ, "vector2"):
+		return []int{0, 0}
+	case strings.HasPrefix(typ, "point3"), strings.HasPrefix(typ, "vector3"):
+		return []int{0, 0, 0}
+	case strings.HasPrefix(typ, "quaternion"):
+		return []int{0, 0, 0, 0}
+	}
+	return 0
+}
+
+// valuesOf asks the relay for the values of a state, as they are in JSON. "mine" is the state that the client made.
+func (s *stack) valuesOf(key string) (list []string) {
+	s.Helper()
+	var answer struct {
+		States []struct {
+			Key, Message string
+			Values       []struct{ Value json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(s.ask(s.subjects.Get("s", ""), nil, nil), &answer); err != nil {
+		s.Fatal(err)
+	}
+	for _, state := range answer.States {
+		if state.Key == key || key == "mine" && strings.HasPrefix(state.Key, "client.") {
+			for _, v := range state.Values {
+				list = append(list, string(v.Value))
+			}
+		}
+	}
+	return list
+}
+
+func describeLinks(_ *relay.Config, e *edge.Config) { e.Describe = true }
+
+// play connects a GDScript client, which must stay connected until the test ends.
+func (r *rescue) play(url string) *process {
+	r.Helper()
+	r.listen()
+	var p *process
+	r.joins(func() { p = engine(r.T, godotClient+"/test/player.gd", "EDGE="+url) })
+	return p
+}
+
+// answers has the game send n messages, each of which the player answers. All arrive once, in order.
+func (r *rescue) answers(p *process, n int) {
+	r.Helper()
+	for range n {
+		r.tell()
+		r.said++
+	}
+	r.hear(n)
+	p.clean()
+	if text := p.output.String(); strings.Contains(text, "closed") || strings.Contains(text, "of the game is") || strings.Count(text, "opened") != 1 {
+		r.Fatalf("the player says\n%s", text)
+	}
+}
+
+// TestGodotClientFailover kills the edge of a GDScript client by UDP, whose session goes on at another edge: no message is
+// lost, doubled or out of order.
+func TestGodotClientFailover(t *testing.T) {
+	t.Parallel()
+	r := newRescueEdges(t, startRedis(t))
+	p := r.play("udp://" + r.balancer.addr().String())
+	r.answers(p, 20)
+	r.edges[0].kill()
+	r.route(1)
+	r.answers(p, 20)
+}
+
+// TestGodotClientForward sends the datagrams of a GDScript client to two edges in turn, so that one of them forwards.
+func TestGodotClientForward(t *testing.T) {
+	t.Parallel()
+	r := newRescueEdges(t, startRedis(t), "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
+	eventually(t, "the edges know each other", func() bool {
+		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
+	})
+	p := r.play("udp://" + r.balancer.addr().String())
+	r.answers(p, 5)
+	r.balancer.alternate(r.addrs)
+	eventually(t, "datagrams are forwarded", func() bool {
+		r.answers(p, 20)
+		const forwarded = `dnp_session_orphans_total{fate="forwarded"}`
+		return r.metric(0, forwarded)+r.metric(1, forwarded) >= 20
+	})
+}
+
+// A pipe passes TCP connections on to one of several addresses.
+type pipe struct {
+	listener net.Listener
+	mu       sync.Mutex // a goroutine for each connection, and the test
+	to       string
+	open     []net.Conn
+	running  sync.WaitGroup
+}
+
+func newPipe(t *testing.T, to string) *pipe {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pipe{listener: l, to: to}
+	p.running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.pass(c)
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.cut("")
+		p.running.Wait()
+	})
+	return p
+}
+
+// pass connects a client with the address of the moment.
+func (p *pipe) pass(near net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	far, err := net.Dial("tcp", p.to)
+	if err != nil {
+		near.Close() // the client tries again
+		return
+	}
+	p.open = append(p.open, near, far)
+	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+		p.running.Go(func() {
+			_, _ = io.Copy(pair[0], pair[1]) // until one of them ends
+			pair[0].Close()
+			pair[1].Close()
+		})
+	}
+}
+
+// cut ends all connections. Later ones go to another address.
+func (p *pipe) cut(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+	for _, c := range p.open {
+		c.Close()
+	}
+	p.open = nil
+}
+
+// TestGodotClientResumes cuts the WebSocket of a GDScript client, and then kills its edge. The session goes on with its token.
+func TestGodotClientResumes(t *testing.T) {
+	t.Parallel()
+	web := freePorts(t, 1)[0]
+	_, port, err := net.SplitHostPort(web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRescueEdges(t, startRedis(t), "--websocket", "EDGE:"+port, "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
+	at := func(edge int) string {
+		return netip.AddrPortFrom(r.addrs[edge].Addr(), netip.MustParseAddrPort(web).Port()).String()
+	}
+	through := newPipe(t, at(0))
+	p := r.play("ws://" + through.listener.Addr().String())
+	r.answers(p, 20)
+	for range 3 {
+		through.cut(at(0))
+		r.answers(p, 5)
+	}
+	r.edges[0].kill()
+	through.cut(at(1))
+	r.answers(p, 20)
+}
