@@ -14,16 +14,13 @@ import (
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// Headers of publishes and gets: the form of the body, and that of the answer.
-const (
-	headerContentType = "Content-Type"
-	headerAccept      = "Accept"
-)
+// headerAccept is the header of publishes and gets that names the form of the answer.
+const headerAccept = "Accept"
 
 // forms returns the form of a message's body and the form of the answer: that of the Accept
 // header, or of the body. It is JSON if the headers name none.
 func forms(m bus.Msg) (body, answer payload.Form, err *replication.Error) {
-	if t, ok := m.Header[headerContentType]; ok {
+	if t, ok := m.Header[payload.HeaderContentType]; ok {
 		body, err = payload.ParseForm(t)
 	}
 	answer = body
@@ -124,11 +121,16 @@ func wrongShard(space string) *replication.Error {
 // refuse answers a message that does not reach a store.
 func (w *Worker) refuse(o *ownership, reply string, form payload.Form, err *replication.Error) {
 	w.counts.Refused++
-	w.answer(reply, form.AppendAnswer(nil, &replication.Answer{Epoch: o.epoch, Durable: o.durable, Err: err}))
+	w.answerIn(form, reply, form.AppendAnswer(nil, &replication.Answer{Epoch: o.epoch, Durable: o.durable, Err: err}))
 }
 
 func (w *Worker) answer(reply string, data []byte) {
 	w.send(bus.Msg{Subject: reply, Data: data})
+}
+
+// answerIn answers in a form, which the header names.
+func (w *Worker) answerIn(form payload.Form, reply string, data []byte) {
+	w.send(bus.Msg{Subject: reply, Header: form.Header(), Data: data})
 }
 
 // write gives what a client wrote to the store of its space.
@@ -163,7 +165,7 @@ func (w *Worker) get(_ time.Time, o *ownership, m bus.Msg) {
 		w.refuse(o, m.Reply, form, err)
 		return
 	}
-	w.answer(m.Reply, form.AppendListing(nil, &listing, listBytes))
+	w.answerIn(form, m.Reply, form.AppendListing(nil, &listing, listBytes))
 }
 
 // Bounds of one answer to a get, in states and bytes. A message of NATS has 1 MiB at most.

@@ -153,12 +153,12 @@ func (w *Worker) emit(now time.Time, sp *space) {
 			m = bus.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:
 			r := sp.reply(out.Answer.Token)
-			m = bus.Msg{Subject: r.subject, Data: r.form.AppendAnswer(nil, &out.Answer)}
+			m = bus.Msg{Subject: r.subject, Header: r.form.Header(), Data: r.form.AppendAnswer(nil, &out.Answer)}
 		case replication.OutputWrite:
 			m = bus.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:
 			for _, form := range sp.forms {
-				w.send(bus.Msg{Subject: subjects.EventIn(sp.name, form.String()), Data: form.AppendEvent(nil, out.Event)})
+				w.send(bus.Msg{Subject: subjects.EventIn(sp.name, form.String()), Header: form.Header(), Data: form.AppendEvent(nil, out.Event)})
 			}
 			w.publishEvent(out.Event)
 			continue

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,14 @@ func TestGodotExample(t *testing.T) {
 	if err := p.Do(func(_ time.Time, c *dnptest.Client) { first = string(c.Value("orb", 0)) }); err != nil {
 		t.Fatal(err)
 	}
+	if err := p.Do(func(now time.Time, c *dnptest.Client) { _ = c.Send(now, []byte("hello orb")) }); err != nil {
+		t.Fatal(err)
+	}
+	s.until(p, "the script answers the message", func(c *dnptest.Client) bool {
+		return slices.ContainsFunc(c.Messages, func(m dnptest.Message) bool { return string(m.Data) == "the orb hears you" })
+	})
+	second := s.client(0, dnptest.Cpp())
+	s.until(second, "another client sees the orb", func(c *dnptest.Client) bool { return len(c.Value("orb", 0)) == 12 })
 	s.until(p, "the orb moves", func(c *dnptest.Client) bool { return string(c.Value("orb", 0)) != first })
 	if err := p.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("orb"), 2, []byte{0}) }); err != nil {
 		t.Fatal(err)
@@ -186,7 +195,7 @@ func TestGodotExample(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %v", cmd, err)
 	}
-	for _, want := range []string{"put: {epoch:1, seq:", "an error: {error:{code:out_of_range", `value "hp": 256 does not fit uint8`, "changed orb: {hp:0}", "remove: {epoch:1"} {
+	for _, want := range []string{"put: {epoch:1, seq:", "an error: {error:{code:out_of_range", `value "hp": 256 does not fit uint8`, "changed orb: {hp:0}", "says hello orb", " joined", "remove: {epoch:1"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the engine did not say %q:\n%s", want, out)
 		}

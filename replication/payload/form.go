@@ -42,6 +42,18 @@ func ParseForm(contentType string) (f Form, err *replication.Error) {
 	return f, badRequest("content type %q: want %s, or %s with a version", clip(contentType), contentJSON, contentGodot)
 }
 
+// HeaderContentType is the header that names the form of a body.
+const HeaderContentType = "Content-Type"
+
+// Header returns the header of a message in this form: nil for JSON, which is the form without a header, because a
+// header costs far more than the same bytes in the body.
+func (f Form) Header() map[string]string {
+	if f == JSON {
+		return nil
+	}
+	return map[string]string{HeaderContentType: contentGodot + "; version=" + f.dialect.Version()}
+}
+
 // String returns the name of f: "json", "godot2", "godot3" or "godot4".
 func (f Form) String() string {
 	if f == JSON {
