@@ -111,7 +111,8 @@ var rules = map[string][]string{
 	"internal/arch":      {},
 	"internal/mutants":   {}, // runs the go command, for tests only
 
-	"scripts/skips": {}, // reads the output of go test
+	"scripts/godot4": {}, // writes the addon for Godot 4
+	"scripts/skips":  {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.

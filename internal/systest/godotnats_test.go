@@ -77,7 +77,7 @@ func TestGodotNATSLate(t *testing.T) {
 	p.clean()
 }
 
-// TestGodotNATSUnheard has a request to which nobody listens, and one whose listener comes later.
+// TestGodotNATSUnheard has a request without a listener, and one whose listener comes later.
 func TestGodotNATSUnheard(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t, natsembed.Config{}).URL()

@@ -57,6 +57,7 @@ export var smooth = true # false: show each value when it comes
 export var plane = "xy" # which components of three a property with two gets
 export var scale_by = 1.0 # what components of vectors are multiplied with
 
+var into = self # the node that gets the spawned ones
 var client = Client.new()
 var nodes = {} # by key
 
@@ -132,7 +133,7 @@ func _on_linked(state):
 		nodes[state.key] = node
 		node.set_meta("dnp_spawned", true)
 		_bind_state(state, node)
-		add_child(node)
+		into.add_child(node)
 		emit_signal("spawned", node, state)
 	else:
 		_bind_state(state, node)

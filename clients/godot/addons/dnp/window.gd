@@ -58,7 +58,7 @@ func send(bytes):
 		return false
 	if _queued > 0 and _queued + bytes.size() > QUEUE_BYTES:
 		return false
-	_queue.append(bytes)
+	_queue.append(bytes) # 4: _queue.append(bytes.duplicate())
 	_queued += bytes.size()
 	return true
 

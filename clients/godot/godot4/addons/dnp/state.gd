@@ -1,0 +1,53 @@
+# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# A state: a list of typed values that the edge and this client keep equal. The client makes it; use `value` and
+# `write`. Its values stay when the link is gone.
+extends RefCounted
+
+var key = "" # the link message as text, or what the description in it says
+var message = PackedByteArray() # the link message
+var types = [] # numbers of value types
+var names = [] # of the values; empty if they have none
+var values = [] # the newest ones
+var own = false # this client made the state
+var writable = false
+var linked = false
+var link = -1 # its LinkId
+
+var _codec # of the client
+var _writes = {} # by index: values that this client wrote, while the edge may not have them
+var _writing # the client's table of states with writes, by LinkId; null while there is no link
+
+
+func size():
+	return types.size()
+
+
+# Returns the index of a value by its name, or of an index itself; -1 if there is none.
+func index(name):
+	if typeof(name) == TYPE_STRING:
+		return names.find(name)
+	return name if name >= 0 and name < types.size() else -1
+
+
+# Returns the newest value by name or index; null if there is none.
+func value(name):
+	var i = index(name)
+	return values[i] if i >= 0 else null
+
+
+# Changes a value, which the next poll sends. False if the state cannot be written or has no such value.
+func write(name, value):
+	var i = index(name)
+	if i < 0 or not writable or (not own and not linked):
+		return false
+	var v = _codec.settle(types[i], value)
+	if v == null:
+		return false
+	if values[i] == v:
+		return true
+	if _writing != null:
+		var before = _writes[i][2] if _writes.has(i) else values[i]
+		_writes[i] = [0, -1, before, 0] # step, first sent, the value before, due
+		_writing[link] = self
+	values[i] = v
+	return true
