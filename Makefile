@@ -57,6 +57,18 @@ browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tm
 	@cmp examples/web/dnprelay.js tmp/dnprelay.js || { echo "examples/web/dnprelay.js was not that of clients/typescript; now it is" >&2; exit 1; }
 	cd clients/typescript && SCREENS="$(CURDIR)/tmp/screens" npm run browser-test
 
+.PHONY: godot4
+godot4: ## Write the addon for Godot 4 from that for Godot 3
+	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp
+
+.PHONY: godot-bench
+godot-bench: ## What the Godot addon costs per value and per frame, in 10 s; needs godot3-server
+	@HOME="$$(mktemp -d)" LANG=en godot3-server -s clients/godot/test/bench.gd
+
+.PHONY: godot-picture
+godot-picture: build ## Take the picture of clients/godot/README.md, in 15 s; needs godot3, godot3-server and Xvfb
+	scripts/godot-picture clients/godot/game.png
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@GO="$(GO)" scripts/fuzz "$(FUZZTIME)"
