@@ -1,18 +1,27 @@
 package systest
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/conform"
@@ -325,4 +334,64 @@ func TestGodotClientResumes(t *testing.T) {
 	r.edges[0].kill()
 	through.cut(at(1))
 	r.answers(p, 20)
+}
+
+// TestGodotClientSync checks how DnpSync shows values, with times of the script's own.
+func TestGodotClientSync(t *testing.T) {
+	t.Parallel()
+	p := engine(t, godotClient+"/test/sync.gd")
+	p.ends(0, "done")
+	p.clean()
+	if strings.Contains(p.output.String(), "WRONG") {
+		t.Errorf("the script says\n%s", p.output)
+	}
+}
+
+// TestGodotClientTLS connects a GDScript client by a WebSocket with TLS, whose certificate it trusts, or not.
+func TestGodotClientTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if err := os.WriteFile(cert, []byte(localCertificate(t, key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "relay", "dev", "--listen", "udp://127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--websocket", "127.0.0.1:0", "--webtransport", "", "--tls-cert", cert, "--tls-key", key)
+	p.says("dnpctl watch")
+	port := regexp.MustCompile(`wss?://\S+:(\d+)`).FindStringSubmatch(p.output.String())
+	if port == nil {
+		t.Fatalf("no WebSocket is told in %s", p.output)
+	}
+	url := "EDGE=wss://localhost:" + port[1]
+	engine(t, godotClient+"/test/player.gd", url, "CERTIFICATE="+cert).says("opened")
+	stranger := engine(t, godotClient+"/test/player.gd", url)
+	stranger.says("closed: lost")
+	if strings.Contains(stranger.output.String(), "opened") {
+		t.Errorf("a client that does not trust the certificate says\n%s", stranger.output)
+	}
+}
+
+// localCertificate returns a certificate for localhost, and writes its key.
+func localCertificate(t *testing.T, keyFile string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Now().AddDate(1, 0, 0), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

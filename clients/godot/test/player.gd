@@ -11,7 +11,11 @@ func _initialize():
 	dnp.connect("message", self, "_on_message")
 	dnp.connect("opened", self, "_on_opened")
 	dnp.connect("closed", self, "_on_closed")
-	dnp.open(OS.get_environment("EDGE"))
+	var options = {}
+	if OS.get_environment("CERTIFICATE") != "":
+		options["certificate"] = X509Certificate.new()
+		options["certificate"].load(OS.get_environment("CERTIFICATE"))
+	dnp.open(OS.get_environment("EDGE"), options)
 
 
 func _idle(_delta):

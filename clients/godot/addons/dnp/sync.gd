@@ -50,7 +50,7 @@ const DELAY = 3 # from the arrival of a value to the time when it is shown
 
 export var url = "" # opened when the node is ready; empty: call `open`
 export var token = ""
-export var spawn = {} # patterns of keys ("npc.*", "lamp") to scenes: paths, PackedScenes or Scripts of nodes
+export var spawn = {} # patterns of keys ("npc.*", "lamp") to scenes: paths, PackedScenes, Scripts or classes of nodes
 export var bind = {} # names of values to properties
 export var names = {} # patterns of keys to Arrays of names of values, for states that are not described
 export var smooth = true # false: show each value when it comes
@@ -86,7 +86,14 @@ func open(address, options = {}):
 # Changes a value of a read-write state by key and name. False if there is no such state or value, or it is read-only.
 func write(key, name, value):
 	var state = client.states.get(key)
-	return state != null and state.write(name, value)
+	if state == null or not state.write(name, value):
+		return false
+	var entry = _bound.get(state, {}).get(state.index(name))
+	if entry != null and is_instance_valid(entry[NODE]):
+		entry[MOVES] = false # nothing that came before counts
+		entry[T1] = 0.0
+		_show(entry, _fit(entry[KIND], state.value(name)))
+	return true
 
 
 # Returns the newest value of a state by key and name; null if there is none.
@@ -125,7 +132,7 @@ func _on_linked(state):
 		if known != null:
 			state.names = known.duplicate()
 	var node = nodes.get(state.key)
-	if node == null:
+	if node == null or not is_instance_valid(node):
 		node = _spawn(_match(spawn, state.key))
 		if node == null:
 			return
@@ -144,15 +151,15 @@ func _spawn(what):
 		what = load(what)
 	if what is PackedScene:
 		return what.instance()
-	return what.new() if what is Script else null
+	return what.new() if what != null else null
 
 
 func _on_unlinked(state):
 	_unbind(state)
 	var node = nodes.get(state.key)
-	if node == null:
-		return
-	if is_instance_valid(node) and node.has_meta("dnp_spawned"):
+	if not is_instance_valid(node):
+		nodes.erase(state.key)
+	elif node.has_meta("dnp_spawned"):
 		nodes.erase(state.key)
 		emit_signal("freed", node, state)
 		node.queue_free()
@@ -188,6 +195,10 @@ func _bind_state(state, node):
 # ---- values
 
 func _on_changed(state, i):
+	_changed(state, i, OS.get_ticks_usec() / 1000.0)
+
+
+func _changed(state, i, now):
 	if not _bound.has(state):
 		return
 	var entries = _bound[state]
@@ -201,7 +212,6 @@ func _on_changed(state, i):
 	if not smooth or not Value.is_float(state.types[i]):
 		_show(e, v)
 		return
-	var now = OS.get_ticks_usec() / 1000.0
 	var pace = e[PACE]
 	_arrive(pace, now)
 	var at = now + pace[DELAY]

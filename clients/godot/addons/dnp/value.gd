@@ -78,16 +78,20 @@ static func wide(type):
 
 
 # Returns a value in the form in which the type has it, so that it can be compared with what comes: numbers for
-# numbers, and components from Vectors, Arrays and Colors. Null if it has another number of components.
+# numbers, and components from Vectors, Arrays and Colors. Null if it has another number of components, or if the type
+# cannot have it: 256 is no uint8, and 0.5 is none.
 func settle(type, value):
 	var row = LAYOUT[type]
 	if row[0] == 0:
 		if type == STRING:
-			return str(value)
-		return value if typeof(value) == TYPE_RAW_ARRAY else PoolByteArray(value)
+			value = str(value)
+			return value if value.to_utf8().size() < 65536 else null
+		if typeof(value) == TYPE_ARRAY:
+			value = PoolByteArray(value)
+		return value if typeof(value) == TYPE_RAW_ARRAY and value.size() < 65536 else null
+	if typeof(value) == TYPE_BOOL:
+		value = int(value)
 	if row[0] == 1:
-		if typeof(value) == TYPE_BOOL:
-			return int(value)
 		if typeof(value) != TYPE_INT and typeof(value) != TYPE_REAL:
 			return null
 	elif components(value).size() != row[0]:
@@ -96,7 +100,14 @@ func settle(type, value):
 	write_value(out, type, value)
 	_in.data_array = out.data_array
 	_in.seek(0)
-	return read_value(type)
+	var settled = read_value(type)
+	if row[2] != FLOAT:
+		var got = components(settled)
+		var want = components(value)
+		for i in range(row[0]):
+			if got[i] != want[i]:
+				return null
+	return settled
 
 
 # Returns the components of a point, vector or quaternion as an Array.

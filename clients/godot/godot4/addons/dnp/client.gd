@@ -197,6 +197,7 @@ func _attach(now):
 		_connection.end("lost")
 		_connection.events.clear()
 		_forget_states()
+		emit_signal("closed", "lost", "the edge does not have the session", 0)
 		_carrier = carrier
 	_retry_at = -1
 	_resume = _carrier.token
@@ -229,6 +230,8 @@ func _handle():
 		var events = c.events
 		c.events = []
 		for e in events:
+			if c != _connection: # a handler has closed it
+				return
 			_event(c, e)
 	if _carrier != null and not c.out.is_empty() and c == _connection:
 		for p in c.out:

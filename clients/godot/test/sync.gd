@@ -1,0 +1,133 @@
+# Tests of DnpSync and of values, without an edge and with times of their own. It says what is wrong, and then "done".
+extends SceneTree
+
+const Connection = preload("../addons/dnp/connection.gd")
+const State = preload("../addons/dnp/state.gd")
+const Sync = preload("../addons/dnp/sync.gd")
+const Value = preload("../addons/dnp/value.gd")
+
+var connection = Connection.new()
+var sync_ = Sync.new()
+
+
+func _init():
+	settle()
+	sync_.scale_by = 10.0
+	sync_.bind = {"pos": "position", "spin": "rotation", "tint": "modulate", "name": "editor_description"}
+	sync_.spawn = {"npc.*": Node2D, "npc.ghost": null}
+	even()
+	rest()
+	write()
+	spawn()
+	print("done")
+	quit()
+
+
+func check(what, ok):
+	if not ok:
+		print("WRONG: ", what)
+
+
+func state(key, specs):
+	var s = State.new()
+	s.key = key
+	s.link = connection.states.size()
+	s.writable = true
+	for spec in specs:
+		s.types.append(Value.type_named(spec[0]))
+		s.values.append(connection.settle(s.types[-1], spec[1]))
+		s.names.append(spec[2])
+	connection._bind(s)
+	sync_.client.states[key] = s
+	return s
+
+
+func change(s, i, v, now):
+	s.values[i] = v
+	sync_._changed(s, i, now)
+
+
+# What a type cannot have is refused.
+func settle():
+	for row in [["uint8", 256], ["uint8", -1], ["sint16", 40000], ["uint8", 0.5], ["point2s8", Vector2(1, 200)], ["vector3f32", Vector2()], ["float32", "x"], ["data", 5]]:
+		check("%s takes %s" % row, connection.settle(Value.type_named(row[0]), row[1]) == null)
+	for row in [["uint8", 255, 255], ["uint8", true, 1], ["sint64", -5, -5], ["quaternionf32", Color(1, 0, 0, 0.5), Quat(1, 0, 0, 0.5)], ["vector3f64", Vector3(1, 2, 3), [1.0, 2.0, 3.0]], ["data", [1, 2], PoolByteArray([1, 2])]]:
+		check("%s does not take %s" % [row[0], row[1]], connection.settle(Value.type_named(row[0]), row[1]) == row[2])
+
+
+# Values that come every 100 ms, up to 40 ms late, of something that goes 1 every 100 ms: each frame moves it, and evenly.
+func even():
+	var s = state("npc.1", [["vector2f32", Vector2(), "pos"]])
+	sync_._on_linked(s)
+	var node = sync_.nodes["npc.1"]
+	var late = [0, 40, 10, 0, 25, 40, 5, 30]
+	var arrivals = []
+	for n in range(60):
+		arrivals.append(100.0 * n + late[n % late.size()])
+	var next = 0
+	var before = null
+	var least = INF
+	var most = 0.0
+	for f in range(360):
+		var now = f * 1000.0 / 60
+		while next < arrivals.size() and arrivals[next] <= now:
+			change(s, 0, Vector2(next + 1, 0), arrivals[next])
+			next += 1
+		sync_._move(now)
+		var x = node.position.x
+		if before != null and f > 120 and f < 340:
+			least = min(least, x - before)
+			most = max(most, x - before)
+		before = x
+	var usual = 10.0 / 6 # of a value times scale_by, per frame
+	check("motion stops or goes back: %f of %f per frame" % [least, usual], least > 0.4 * usual)
+	check("motion jumps: %f of %f per frame" % [most, usual], most < 2.5 * usual)
+	check("the delay is %f ms" % sync_._bound[s][0][Sync.PACE][Sync.DELAY], sync_._bound[s][0][Sync.PACE][Sync.DELAY] < 300)
+
+
+# What was still for long begins to move when its next value is near, arrives, and rests.
+func rest():
+	var s = state("npc.2", [["float32", 0.0, "spin"], ["vector3f32", Vector3(1, 0, 0), "tint"], ["string", "a", "name"]])
+	sync_._on_linked(s)
+	var node = sync_.nodes["npc.2"]
+	check("the first values are not shown: %s %s" % [node.modulate, node.editor_description], node.modulate == Color(1, 0, 0) and node.editor_description == "a")
+	change(s, 0, 2.0, 100000.0)
+	change(s, 2, "b", 100000.0)
+	check("text is late", node.editor_description == "b")
+	sync_._move(100000.0)
+	check("it jumps", node.rotation < 0.1)
+	sync_._move(100060.0)
+	check("it does not move: %f" % node.rotation, node.rotation > 0.5 and node.rotation < 1.9)
+	sync_._move(100200.0)
+	check("it does not arrive: %f" % node.rotation, node.rotation == 2.0)
+	sync_._move(100216.0)
+	check("it does not rest", sync_._linear.empty() and sync_._other.empty())
+
+
+# What this client writes is shown at once.
+func write():
+	var node = sync_.nodes["npc.2"]
+	var s = sync_.client.states["npc.2"]
+	change(s, 0, 5.0, 100300.0)
+	check("it is not written", sync_.write("npc.2", "spin", 7) and sync_.value("npc.2", "spin") == 7.0)
+	sync_._move(100310.0)
+	check("it is not shown: %f" % node.rotation, node.rotation == 7.0)
+	check("a value is written that does not exist", not sync_.write("npc.2", "nothing", 7) and not sync_.write("nobody", "spin", 7))
+
+
+# Scenes come and go with states, whatever the game does with their nodes.
+func spawn():
+	var ghost = state("npc.ghost", [["uint8", 1, "on"]])
+	sync_._on_linked(ghost)
+	check("a ghost is seen", not sync_.nodes.has("npc.ghost"))
+	var s = sync_.client.states["npc.1"]
+	var node = sync_.nodes["npc.1"]
+	sync_._on_unlinked(s)
+	check("the scene stays", node.is_queued_for_deletion() and not sync_.nodes.has("npc.1"))
+	var other = sync_.client.states["npc.2"]
+	sync_.nodes["npc.2"].free()
+	change(other, 0, 9.0, 100400.0)
+	sync_._move(100410.0)
+	sync_._on_unlinked(other)
+	sync_._on_linked(other)
+	check("it does not come back", is_instance_valid(sync_.nodes["npc.2"]))
