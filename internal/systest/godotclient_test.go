@@ -27,6 +27,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/conform"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/relay"
+	"github.com/nats-io/nats.go"
 )
 
 // godotClient is the addon for Godot.
@@ -301,6 +302,13 @@ func (p *pipe) pass(near net.Conn) {
 	}
 }
 
+// route has later connections go to another address.
+func (p *pipe) route(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+}
+
 // cut ends all connections. Later ones go to another address.
 func (p *pipe) cut(to string) {
 	p.mu.Lock()
@@ -312,28 +320,82 @@ func (p *pipe) cut(to string) {
 	p.open = nil
 }
 
+// A webRescue is a rescue whose edges are reached by WebSocket through a pipe, at first the first one.
+type webRescue struct {
+	*rescue
+	through *pipe
+	port    uint16
+}
+
+func newWebRescue(t *testing.T) webRescue {
+	t.Helper()
+	addr := netip.MustParseAddrPort(freePorts(t, 1)[0])
+	r := newRescueEdges(t, startRedis(t), "--websocket", fmt.Sprint("EDGE:", addr.Port()), "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
+	eventually(t, "the edges know each other", func() bool {
+		return r.metric(0, `dnp_forward_peers`) == 1 && r.metric(1, `dnp_forward_peers`) == 1
+	})
+	w := webRescue{rescue: r, port: addr.Port()}
+	w.through = newPipe(t, w.at(0))
+	return w
+}
+
+// at is where an edge takes WebSockets.
+func (w webRescue) at(edge int) string {
+	return netip.AddrPortFrom(w.addrs[edge].Addr(), w.port).String()
+}
+
 // TestGodotClientResumes cuts the WebSocket of a GDScript client, and then kills its edge. The session goes on with its token.
 func TestGodotClientResumes(t *testing.T) {
 	t.Parallel()
-	web := freePorts(t, 1)[0]
-	_, port, err := net.SplitHostPort(web)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRescueEdges(t, startRedis(t), "--websocket", "EDGE:"+port, "--gossip-key-file", keyFile(t, 0x0f), "--forward-listen", "127.0.0.1:0")
-	at := func(edge int) string {
-		return netip.AddrPortFrom(r.addrs[edge].Addr(), netip.MustParseAddrPort(web).Port()).String()
-	}
-	through := newPipe(t, at(0))
-	p := r.play("ws://" + through.listener.Addr().String())
-	r.answers(p, 20)
+	w := newWebRescue(t)
+	p := w.play("ws://" + w.through.listener.Addr().String())
+	w.answers(p, 20)
 	for range 3 {
-		through.cut(at(0))
-		r.answers(p, 5)
+		w.through.cut(w.at(0))
+		w.answers(p, 5)
 	}
-	r.edges[0].kill()
-	through.cut(at(1))
-	r.answers(p, 20)
+	w.edges[0].kill()
+	w.through.cut(w.at(1))
+	w.answers(p, 20)
+}
+
+// TestGodotClientDrain drains the edge of a GDScript client by WebSocket, which tells the client to come back: the session
+// goes on at the other edge.
+func TestGodotClientDrain(t *testing.T) {
+	t.Parallel()
+	w := newWebRescue(t)
+	p := w.play("ws://" + w.through.listener.Addr().String())
+	w.answers(p, 20)
+	w.through.route(w.at(1))
+	w.edges[0].term()
+	w.answers(p, 20)
+}
+
+// TestGodotClientReconnects kicks a GDScript client, by UDP and by WebSocket. It connects again by itself.
+func TestGodotClientReconnects(t *testing.T) {
+	t.Parallel()
+	relay := start(t, "relay", "dev", "--listen", "udp://127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--webtransport", "")
+	relay.says("dnpctl watch")
+	nc := natsClient(t, devNATS.FindStringSubmatch(relay.output.String())[1])
+	joined := make(chan string, 10)
+	on(t, nc, "dnp.v1.event.demo", func(m *nats.Msg) {
+		var ev struct{ Type, Client string }
+		if json.Unmarshal(m.Data, &ev) == nil && ev.Type == "joined" {
+			joined <- ev.Client
+		}
+	})
+	for _, pattern := range []string{`udp://\S+`, `http://\S+`} {
+		p := engine(t, godotClient+"/test/player.gd", "EDGE="+regexp.MustCompile(pattern).FindString(relay.output.String()))
+		client := <-joined
+		p.says("opened")
+		if err := nc.Publish("dnp.v1.publish.demo", fmt.Appendf(nil, `{"op":"kick","client":%q}`, client)); err != nil {
+			t.Fatal(err)
+		}
+		p.says("closed: peer")
+		<-joined
+		eventually(t, "the client is connected again", func() bool { return strings.Count(p.output.String(), "opened") == 2 })
+		p.clean()
+	}
 }
 
 // TestGodotClientSync checks how DnpSync shows values, with times of the script's own.

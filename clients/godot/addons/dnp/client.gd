@@ -148,7 +148,7 @@ func poll():
 	if _connection == null:
 		return
 	_connection.advance(now)
-	if _resume != "" and _carrier != null and _connection.unanswered(now):
+	if _resume != "" and _carrier != null and _attached >= 0 and _connection.unanswered(now):
 		_carrier.close()
 		_abandoned = now
 		_carrier_lost(0, "no answer")
@@ -188,6 +188,7 @@ func _attach(now):
 	_attached = now
 	if _carrier.resumed and is_open():
 		_resume = _carrier.token
+		_connection.hidden_close = _carrier.hidden_close
 		_connection.resume(now)
 		return
 	if _connection != null: # it waited for a carrier to its session
@@ -201,6 +202,7 @@ func _attach(now):
 	_retry_at = -1
 	_resume = _carrier.token
 	_connection = Connection.new()
+	_connection.hidden_close = _carrier.hidden_close
 	_connection.begin(_login())
 
 

@@ -26,6 +26,8 @@ const CONNECT_TIMEOUT = 5000
 const SILENCE = 5000 # without any datagram, then the edge is asked
 const UNSURE = 15000 # without an acknowledgement
 const DEAF = 4000 # without the answer that the edge owes: another transport may do better
+const SILENCE_HIDDEN = 1500 # the same two where the carrier does not tell when the edge closes it
+const DEAF_HIDDEN = 2500
 const TROUBLE = 2000 # while commands of the edge get lost, and so long after, probes show that the client is there
 const TROUBLE_PROBES = 250
 const STALL = 2000 # an owner that is so late stood still
@@ -54,6 +56,7 @@ var phase = "connecting" # established, closed
 var window = Window.new()
 var states = {} # linked states by LinkId, those of the client, too
 var updates = 0 # values that came
+var hidden_close = false # the carrier does not tell when the edge closes it
 var malformed = 0 # datagrams that were dropped, or the rest of LinkUpdates
 
 var _now = 0
@@ -219,7 +222,7 @@ func _ask_due():
 	var next = max(_troubled, _probed + TROUBLE_PROBES)
 	if next < _troubled + TROUBLE and _now >= next:
 		return true
-	return _now >= window.heard + SILENCE or _now >= _sure + UNSURE
+	return _now >= window.heard + (SILENCE_HIDDEN if hidden_close else SILENCE) or _now >= _sure + UNSURE
 
 
 # Goes on after the transport was replaced by another one to the same session. What may have got lost goes
@@ -244,7 +247,8 @@ func resume(now):
 # Whether the edge owes an answer for so long that another transport may do better.
 func unanswered(now):
 	var since = window.waits_since()
-	return phase == "established" and window.answered and since >= 0 and now >= max(window.heard, since) + DEAF
+	var patience = DEAF_HIDDEN if hidden_close else DEAF
+	return phase == "established" and window.answered and since >= 0 and now >= max(window.heard, since) + patience
 
 
 # ---- receiving

@@ -6,6 +6,7 @@ var code = 0 # why it is closed, as edges say it; 0 for none
 var reason = ""
 var token = "" # the session token; UDP has none
 var resumed = false
+var hidden_close = false
 
 var _udp = PacketPeerUDP.new()
 

@@ -10,6 +10,10 @@ var reason = ""
 var token = ""
 var resumed = false
 
+# The engine, outside of browsers, takes the codes 1012 and 1013, with which edges say that they leave or are full, for
+# an error, and then hears nothing any more and says nothing about it. So the client asks sooner whether the edge is there.
+var hidden_close = OS.get_name() != "HTML5"
+
 var _ws = WebSocketClient.new()
 var _peer = null
 

@@ -91,9 +91,10 @@ func write(key, name, value):
 		return false
 	var entry = _bound.get(state, {}).get(state.index(name))
 	if entry != null and is_instance_valid(entry[NODE]):
-		entry[MOVES] = false # nothing that came before counts
+		entry[NEXT].clear() # nothing that came before counts
 		entry[T1] = 0.0
-		_show(entry, _fit(entry[KIND], state.value(name)))
+		entry[V1] = _fit(entry[KIND], state.value(name))
+		_show(entry, entry[V1])
 	return true
 
 

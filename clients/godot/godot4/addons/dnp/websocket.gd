@@ -11,6 +11,10 @@ var reason = ""
 var token = ""
 var resumed = false
 
+# The engine of Godot 3, and maybe this one, outside of browsers, takes the codes 1012 and 1013, with which edges say that they leave or are full, for
+# an error, and then hears nothing any more and says nothing about it. So the client asks sooner whether the edge is there.
+var hidden_close = OS.get_name() != "Web"
+
 var _ws = WebSocketPeer.new()
 
 
