@@ -15,7 +15,8 @@ type balancer struct {
 
 	mu     sync.Mutex // two goroutines carry datagrams while tests change and read the rest
 	pick   func() netip.AddrPort
-	strict bool // only answers of edges to which the client has sent pass, as through a NAT
+	loss   float64 // of datagrams, both ways
+	strict bool    // only answers of edges to which the client has sent pass, as through a NAT
 	client netip.AddrPort
 	sent   int                    // datagrams of the client
 	known  map[netip.AddrPort]int // datagrams of each edge that the client has sent to, or that has sent to the client
@@ -82,6 +83,9 @@ func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
 	b.client = from
 	b.known[to] += 0 // an entry lets answers pass
 	b.sent++
+	if rand.Float64() < b.loss {
+		return
+	}
 	_, _ = b.back.WriteToUDPAddrPort(p, to) // a datagram that is not sent is lost
 }
 
@@ -92,6 +96,9 @@ func (b *balancer) toClient(from netip.AddrPort, p []byte) {
 		return
 	}
 	b.known[from]++
+	if rand.Float64() < b.loss {
+		return
+	}
 	_, _ = b.front.WriteToUDPAddrPort(p, b.client)
 }
 

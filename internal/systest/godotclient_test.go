@@ -250,6 +250,47 @@ func TestGodotClientForward(t *testing.T) {
 	})
 }
 
+// TestGodotClientLoss loses 30 % of all datagrams, both ways, between a GDScript client and an edge: no message is lost,
+// doubled or out of order.
+func TestGodotClientLoss(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(lampPut)
+	b := newBalancer(t, func() netip.AddrPort { return s.edge.Addrs()[0] })
+	b.loss = 0.3 // before the first datagram
+	nc := natsClient(t, s.nats.URL())
+	heard := make(chan string, 100)
+	on(t, nc, "dnp.v1.from.s.*", func(m *nats.Msg) { heard <- string(m.Data) })
+	joined := make(chan struct{}, 10)
+	on(t, nc, "dnp.v1.event.s", func(m *nats.Msg) {
+		if strings.Contains(string(m.Data), `"linked"`) {
+			joined <- struct{}{}
+		}
+	})
+	p := engine(t, godotClient+"/test/player.gd", "EDGE=udp://"+b.addr().String())
+	<-joined
+	const messages = 40
+	for i := range messages {
+		if err := nc.Publish("dnp.v1.toall.s", fmt.Append(nil, "g", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range messages {
+		select {
+		case got := <-heard:
+			if want := fmt.Sprint("c", i); got != want {
+				t.Fatalf("the game hears %q, want %q", got, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("the game does not hear message %d:\n%s", i, p.output)
+		}
+	}
+	p.clean()
+	if strings.Contains(p.output.String(), "of the game is") {
+		t.Errorf("the player says\n%s", p.output)
+	}
+}
+
 // A pipe passes TCP connections on to one of several addresses.
 type pipe struct {
 	listener net.Listener
