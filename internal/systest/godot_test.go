@@ -26,19 +26,26 @@ func godotContent(d variant.Dialect) string {
 // ask sends a request with headers and returns the answer.
 func (s *stack) ask(subject string, header map[string]string, body []byte) []byte {
 	s.Helper()
+	data, _ := s.askForm(subject, header, body)
+	return data
+}
+
+// askForm is ask, and returns the content type of the answer, too.
+func (s *stack) askForm(subject string, header map[string]string, body []byte) (data []byte, content string) {
+	s.Helper()
 	type answer struct {
-		data []byte
-		err  error
+		m   bus.Msg
+		err error
 	}
 	got := make(chan answer, 1)
 	s.game.Request(bus.Msg{Subject: subject, Header: header, Data: body}, patience, func(m bus.Msg, err error) {
-		got <- answer{m.Data, err}
+		got <- answer{m, err}
 	})
 	a := <-got
 	if a.err != nil {
 		s.Fatalf("%s: %v", subject, a.err)
 	}
-	return a.data
+	return a.m.Data, a.m.Header["Content-Type"]
 }
 
 // member returns the value of a Dictionary at these keys, one inside the other.
@@ -84,8 +91,8 @@ func TestGodotPublish(t *testing.T) {
 	s.publish(lampPut) // the relay holds the shard
 	p := s.client(0, dnptest.Cpp())
 	for d := variant.Godot2; d <= variant.Godot4; d++ {
-		changed := make(chan []byte, 10)
-		end, err := s.game.Subscribe(s.subjects.EventIn("s", d.String()), func(m bus.Msg) { changed <- m.Data })
+		changed := make(chan bus.Msg, 10)
+		end, err := s.game.Subscribe(s.subjects.EventIn("s", d.String()), func(m bus.Msg) { changed <- m })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +104,11 @@ func TestGodotPublish(t *testing.T) {
 				dictionary(&w, "name", "pos", "type", "vector3f32", "value", func() { value(&w) })
 				w.End(m, 1)
 			})
-			return s.ask(s.subjects.Publish("s", "g"+d.Version()), header, w.Bytes())
+			answer, content := s.askForm(s.subjects.Publish("s", "g"+d.Version()), header, w.Bytes())
+			if content != godotContent(d) {
+				t.Errorf("%v: the content type of an answer is %q", d, content)
+			}
+			return answer
 		}
 		answer := publish(func(w *variant.Writer) { w.Floats(variant.Vector3, 1, 2, 3) })
 		if seq := member(t, d, answer, "seq"); seq.Type() != variant.Int {
@@ -110,7 +121,10 @@ func TestGodotPublish(t *testing.T) {
 		if got := member(t, d, answer, "error", "message").Text(); got != `value "pos": want vector3f32, got String` {
 			t.Errorf("%v: the error is %q", d, got)
 		}
-		answer = s.ask(s.subjects.Get("s", "g"+d.Version()), map[string]string{"Accept": godotContent(d)}, nil)
+		answer, content := s.askForm(s.subjects.Get("s", "g"+d.Version()), map[string]string{"Accept": godotContent(d)}, nil)
+		if content != godotContent(d) {
+			t.Errorf("%v: the content type of a listing is %q", d, content)
+		}
 		v := member(t, d, answer, "states", "0", "values", "0", "value")
 		if v.Type() != variant.Vector3 || v.Real(2) != 3 {
 			t.Errorf("%v: get returns %v", d, v.Type())
@@ -123,8 +137,11 @@ func TestGodotPublish(t *testing.T) {
 		}
 		select {
 		case event := <-changed:
-			if v := member(t, d, event, "values", "pos"); member(t, d, event, "type").Text() != "changed" || v.Real(1) != 5 {
-				t.Errorf("%v: the event is %q", d, event)
+			if v := member(t, d, event.Data, "values", "pos"); member(t, d, event.Data, "type").Text() != "changed" || v.Real(1) != 5 {
+				t.Errorf("%v: the event is %q", d, event.Data)
+			}
+			if got := event.Header["Content-Type"]; got != godotContent(d) {
+				t.Errorf("%v: the content type of an event is %q", d, got)
 			}
 		case <-time.After(patience):
 			t.Errorf("%v: no event", d)
