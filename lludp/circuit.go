@@ -65,7 +65,7 @@ func (c *Circuit) Receive(now time.Time, datagram []byte, out Sender) []Event {
 	if c.accept(now, &m) {
 		c.dispatch(now, &m, out)
 	}
-	if c.acks.full() && !c.closed {
+	if (c.acks.full() || m.Number == wire.UseCircuitCode) && !c.closed { // a peer waits for the latter before it sends more
 		c.flushAcks(out)
 	}
 	return c.events

@@ -11,18 +11,43 @@ import (
 
 func TestAcknowledgements(t *testing.T) {
 	c := newCircuitTest(t, Config{})
-	c.receives("the first packet of a client is passed up", "40 00000001 00 ffff0003 0a", "packet ffff0003 0a")
+	c.receives("the first packet of a client is passed up", "40 00000001 00 ffff0105 0a", "packet ffff0105 0a")
 	c.receives("so does an unreliable one", "00 00000002 00 04 0b", "packet 4 0b")
 	c.sends("the next packet carries the acknowledgement", Message{Number: wire.AgentUpdate, Body: []byte{1}}, "#1 04 01 +1")
 	c.waits("and only once", time.Second)
 
-	c.receives("the acknowledgement was lost, so the peer repeats", "60 00000001 00 ffff0003 0a")
-	c.receives("in vain", "60 00000001 00 ffff0003 0a")
+	c.receives("the acknowledgement was lost, so the peer repeats", "60 00000001 00 ffff0105 0a")
+	c.receives("in vain", "60 00000001 00 ffff0105 0a")
 	c.receives("another packet", "40 00000003 00 04 0c", "packet 4 0c")
 	c.waits("nothing is sent for a while", 99*time.Millisecond)
 	c.waits("then acknowledgements are sent alone, each once", time.Millisecond, "#2 fffffffb 020100000003000000")
 	c.waits("and only once", time.Second)
 	c.dropped("repeats", map[DropReason]uint64{DropRepeat: 2})
+}
+
+// TestOpeningIsAcknowledgedAtOnce: peers send nothing more before they have the acknowledgement.
+func TestOpeningIsAcknowledgedAtOnce(t *testing.T) {
+	c := newCircuitTest(t, Config{})
+	c.receives("the opening", "40 00000001 00 ffff0003 0a", "#1 fffffffb 0101000000", "packet ffff0003 0a")
+	c.receives("a repeat of it", "60 00000001 00 ffff0003 0a", "#2 fffffffb 0101000000")
+}
+
+// TestOnce: a message that something newer replaces is not repeated, because an old copy would come after the newer one.
+func TestOnce(t *testing.T) {
+	c := newCircuitTest(t, Config{PingInterval: time.Hour})
+	m := reliable(7, 1, 2)
+	m.Once = true
+	c.sends("a message that is not repeated", m, "#1 reliable 04 0102")
+	if n, bytes := c.InFlight(); n != 1 || bytes != 9 {
+		t.Errorf("%d packets, %d bytes in flight; want 1 and 9", n, bytes)
+	}
+	c.waits("it is lost when it would have been repeated", time.Second, "lost 7")
+	m.Token = 8
+	c.sends("another one", m, "#2 reliable 04 0102")
+	c.receives("is acknowledged", "00 00000002 00 fffffffb 01 02000000", "delivered 8")
+	if n, bytes := c.InFlight(); n != 0 || bytes != 0 {
+		t.Errorf("%d packets, %d bytes in flight", n, bytes)
+	}
 }
 
 func TestResend(t *testing.T) {

@@ -22,6 +22,7 @@ type Message struct {
 	Body     []byte // not kept
 	Reliable bool   // repeat it until it is acknowledged
 	ZeroCode bool   // zero-code it if that shrinks it; the template says which messages may be
+	Once     bool   // if it is reliable, report EventLost instead of repeating it: something newer replaces it
 	Token    uint64 // identifies a reliable message in EventDelivered or EventLost; 0 for no event
 }
 
@@ -53,7 +54,11 @@ func (c *Circuit) Send(now time.Time, m Message, out Sender) error {
 	c.last = p.Seq
 	if m.Reliable {
 		due := now.Add(resendAfter(c.cfg.ResendAfter, c.pings.average))
-		c.flight.add(outgoing{seq: p.Seq, packet: append([]byte(nil), b...), token: m.Token, due: due})
+		o := outgoing{seq: p.Seq, packet: once, size: len(b), token: m.Token, due: due}
+		if !m.Once {
+			o.packet = append([]byte(nil), b...)
+		}
+		c.flight.add(o)
 	}
 	c.emit(c.appendAcks(b), out)
 	return nil
@@ -83,10 +88,14 @@ func (c *Circuit) emit(b []byte, out Sender) {
 	out.Send(b)
 }
 
+// once stands for the bytes of a packet that is not repeated.
+var once = []byte{}
+
 // An outgoing is a reliable packet in flight.
 type outgoing struct {
 	seq     wire.Seq
-	packet  []byte // without appended acknowledgements; nil once acknowledged or given up
+	packet  []byte // without appended acknowledgements, or once; nil once acknowledged or given up
+	size    int
 	token   uint64
 	due     time.Time // when it is repeated or given up
 	resends int
@@ -116,7 +125,7 @@ func (f *flight) add(o outgoing) {
 		f.due = o.due
 	}
 	f.l = append(f.l, o)
-	f.bytes += len(o.packet)
+	f.bytes += o.size
 }
 
 // find returns the packet with this number, or nil if it is not in flight.
@@ -135,7 +144,7 @@ func (f *flight) find(s wire.Seq) *outgoing {
 
 // end marks a packet as acknowledged or given up. trim removes it.
 func (f *flight) end(o *outgoing) {
-	f.bytes -= len(o.packet)
+	f.bytes -= o.size
 	o.packet = nil
 }
 
@@ -181,7 +190,7 @@ func (c *Circuit) resend(now time.Time, out Sender) {
 		if o.packet == nil {
 			continue
 		}
-		if !now.Before(o.due) && c.cfg.Retries >= 0 && o.resends >= c.cfg.Retries {
+		if !now.Before(o.due) && (len(o.packet) == 0 || c.cfg.Retries >= 0 && o.resends >= c.cfg.Retries) {
 			c.lost(o)
 			continue
 		}
