@@ -82,6 +82,8 @@ var rules = map[string][]string{
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},
+	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "client", "dnp/wire", "lludp/wire"},
+	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
