@@ -29,6 +29,7 @@ type DevCommand struct {
 	config.Dev      `group:"Development"`
 	config.Edge     `group:"Edge"`
 	config.Web      `group:"Edge" set:"web=127.0.0.1:3480"`
+	config.LLUDP    `group:"Edge" set:"lludp=127.0.0.1:9000"`
 	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
@@ -104,16 +105,16 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.logs == nil {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
-	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, edgeBus, d.logs.Edge(nil), drain); err != nil {
+	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, &c.LLUDP, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
-	if d.web, err = openWeb(&c.Web, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
+	if d.web, err = openWeb(&c.Web, &c.LLUDP, c.Auth, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
 		return err
 	}
 	if c.Demo {
 		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace}
 	}
-	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
+	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.web.metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
 		h := edgeHealth(d.edge, edgeBus, d.logs)
 		h.Ready = h.Ready && d.relay.Ready()
 		return h

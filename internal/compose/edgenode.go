@@ -25,6 +25,7 @@ type EdgeCommand struct {
 	config.Cluster  `group:"Cluster"`
 	config.Edge     `group:"Edge"`
 	config.Web      `group:"Edge" set:"web="`
+	config.LLUDP    `group:"Edge" set:"lludp="`
 	config.Sessions `group:"Edge"`
 	config.Forward  `group:"Cluster"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
@@ -35,6 +36,9 @@ type EdgeCommand struct {
 func (c *EdgeCommand) Problems() (list config.Problems) {
 	if c.WebTransport != "" && c.TLSCert == "" {
 		list.Add("--webtransport", "needs --tls-cert")
+	}
+	if c.LLUDP.LLUDP != "" && c.WebSocket == "" && c.Auth != "open" {
+		list.Add("--lludp", "needs --websocket, where viewers log in")
 	}
 	return list
 }
@@ -75,7 +79,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	case err != nil:
 		return err
 	}
-	metrics := slices.Concat(n.edge.Metrics(), n.durable.Metrics())
+	metrics := slices.Concat(n.edge.Metrics(), n.web.metrics(), n.durable.Metrics())
 	if n.forward != nil {
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
@@ -103,10 +107,10 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if n.edge, err = newEdge(&n.node, &c.Edge, &c.Web, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
+	if n.edge, err = newEdge(&n.node, &c.Edge, &c.Web, &c.LLUDP, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}
-	if n.web, err = openWeb(&c.Web, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
+	if n.web, err = openWeb(&c.Web, &c.LLUDP, c.Auth, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
 		return err
 	}
 	if n.forward != nil {
@@ -218,7 +222,7 @@ var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": f
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // newEdge returns an edge that the flags configure. Its ports are open.
-func newEdge(n *node, c *config.Edge, web *config.Web, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
+func newEdge(n *node, c *config.Edge, web *config.Web, lludp *config.LLUDP, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
@@ -228,7 +232,7 @@ func newEdge(n *node, c *config.Edge, web *config.Web, bus bus.Bus, durable *edg
 		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
 		Rate:           clientRate(c),
 		Durable:        durable,
-		Carriers:       carriers(web, durable),
+		Carriers:       carriers(web, lludp, durable),
 		DrainTimeout:   drain,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/certificate"
+	"github.com/dnprelay/dnprelay/internal/edge/lludp"
 	"github.com/dnprelay/dnprelay/internal/edge/websocket"
 	"github.com/dnprelay/dnprelay/internal/edge/webtransport"
 	"golang.org/x/sync/errgroup"
@@ -25,8 +26,8 @@ import (
 
 // carriers returns what an edge needs for clients that do not speak UDP, nil if there is no listener for them. secret makes
 // their tokens, and is that of the session log if sessions outlive the edge.
-func carriers(c *config.Web, durable *edge.Durable) *edge.Carriers {
-	if c.WebSocket == "" && c.WebTransport == "" {
+func carriers(c *config.Web, l *config.LLUDP, durable *edge.Durable) *edge.Carriers {
+	if c.WebSocket == "" && c.WebTransport == "" && l.LLUDP == "" {
 		return nil
 	}
 	secret := []byte(crand.Text())
@@ -46,13 +47,16 @@ type webListeners struct {
 	hashes       []string             // of own
 	websocket    *websocket.Server    // nil if there is none
 	webtransport *webtransport.Server // nil if there is none
-	page         fs.FS                // at / of websocket; nil for none
+	viewers      *config.LLUDP
+	auth         string
+	lludp        *lludp.Server // nil if there is none
+	page         fs.FS         // at / of websocket; nil for none
 	log          *slog.Logger
 }
 
 // openWeb opens the ports. A WebTransport listener without a certificate makes one.
-func openWeb(c *config.Web, e *edge.Edge, key []byte, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
-	w = &webListeners{flags: c, edge: e, key: key, page: page, log: log}
+func openWeb(c *config.Web, l *config.LLUDP, auth string, e *edge.Edge, key []byte, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
+	w = &webListeners{flags: c, viewers: l, auth: auth, edge: e, key: key, page: page, log: log}
 	if e.Hub() == nil {
 		return w, nil
 	}
@@ -60,6 +64,9 @@ func openWeb(c *config.Web, e *edge.Edge, key []byte, page fs.FS, log *slog.Logg
 		return nil, err
 	}
 	if err := w.openWebTransport(); err != nil {
+		return nil, err
+	}
+	if err := w.openLLUDP(); err != nil {
 		return nil, err
 	}
 	if err := w.openWebSocket(); err != nil {
@@ -103,7 +110,7 @@ func (w *webListeners) openWebSocket() error {
 	proxies, _ := w.flags.Proxies() // checked with the flags
 	w.websocket = websocket.New(websocket.Config{
 		Hub: w.edge.Hub(), Socket: socket, TLS: w.tls(tls.VersionTLS12), Origins: w.flags.WebSocketOrigins, Proxies: proxies,
-		Info: w.info, Page: w.page, Log: w.log,
+		Info: w.info, Page: w.page, Routes: w.routes(), Log: w.log,
 	})
 	w.log.Info("listening", "websocket", w.websocket.Addr(), "tls", w.files != nil)
 	return nil
@@ -176,6 +183,9 @@ func (w *webListeners) run(ctx context.Context) error {
 	if w.webtransport != nil {
 		group.Go(func() error { return w.webtransport.Run(ctx) })
 	}
+	if w.lludp != nil {
+		group.Go(func() error { return w.lludp.Run(ctx) })
+	}
 	if w.files != nil {
 		group.Go(func() error {
 			w.files.Watch(ctx)
@@ -201,4 +211,5 @@ func (w *webListeners) tell(out io.Writer) {
 	if s := w.webtransport; s != nil {
 		fmt.Fprintf(out, "  and           https://%s%s (WebTransport)\n", s.Addr(), carrier.Path)
 	}
+	w.tellLLUDP(out)
 }

@@ -54,6 +54,12 @@ func (p Proxies) Home(r *http.Request) netip.Addr {
 	return home
 }
 
+// Trust reports whether a request comes from a proxy that is believed.
+func (p Proxies) Trust(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && p.trusts(from.Addr().Unmap().WithZone(""))
+}
+
 func (p Proxies) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(a) })
 }

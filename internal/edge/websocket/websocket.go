@@ -57,6 +57,9 @@ type Config struct {
 	// Page, if set, is served at /.
 	Page fs.FS
 
+	// Routes are served, too, by pattern of http.ServeMux.
+	Routes map[string]http.Handler
+
 	Log *slog.Logger
 }
 
@@ -76,6 +79,9 @@ func New(cfg Config) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+carrier.Path, s.connect)
 	mux.HandleFunc("GET "+carrier.InfoPath, s.info)
+	for pattern, h := range cfg.Routes {
+		mux.Handle(pattern, h)
+	}
 	if cfg.Page != nil {
 		mux.Handle("GET /", http.FileServerFS(cfg.Page))
 	}

@@ -138,6 +138,7 @@ func (v *Viewer) arrive(now time.Time, r reader) error {
 		v.drop(DropForged)
 		return nil
 	}
+	v.arrived = true
 	v.post(agentMovementComplete, appendMovementComplete(nil, o.Agent, o.Session, uint32(now.Unix())), false)
 	v.post(wire.RegionHandshake, appendRegionHandshake(nil, v.cfg.Region), false)
 	return nil

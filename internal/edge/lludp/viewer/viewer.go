@@ -26,6 +26,7 @@ const (
 	scrubPause = 10 * time.Second       // in which the scrub comes to every object
 	scrubLeast = time.Second            // between two packets of it
 	leaveTime  = 3 * time.Second        // for the last messages
+	arriveTime = 10 * time.Second       // after which a viewer that has not sent CompleteAgentMovement gets nothing more
 	window     = 128                    // packets in flight
 	windowSize = 128 << 10
 	spare      = 8 // packets of the window that are kept for messages
@@ -61,6 +62,8 @@ type Viewer struct {
 	scrubAt   time.Time
 	probeAt   time.Time // when a packet of moves asks for an acknowledgement
 	leaveAt   time.Time // when the circuit ends
+	arrived   bool      // the viewer has sent CompleteAgentMovement
+	arriveAt  time.Time // when the circuit ends of a viewer that has not
 	throttled uint32    // the generation of the latest AgentThrottle
 
 	bodyBuf []byte
@@ -168,6 +171,10 @@ func (v *Viewer) Advance(now time.Time, out lludp.Sender) {
 	if v.circuit == nil || v.stage == over {
 		return
 	}
+	if v.stage == opened && !v.arrived && !now.Before(v.arriveAt) {
+		v.end()
+		return
+	}
 	v.handle(now, v.circuit.Advance(now, out), out)
 	v.flush(now, out)
 }
@@ -182,6 +189,7 @@ func (v *Viewer) open(now time.Time) {
 	}
 	v.circuit, v.pace, v.stage = c, newPace(now), opened
 	v.scrubAt = now.Add(scrubPause)
+	v.arriveAt = now.Add(arriveTime)
 }
 
 // NextTimeout returns when Advance must be called, and false if there is nothing to wait for.
@@ -195,8 +203,11 @@ func (v *Viewer) NextTimeout() (time.Time, bool) {
 			at, ok = t, true
 		}
 	}
-	if v.stage == leaving {
+	switch {
+	case v.stage == leaving:
 		sooner(v.leaveAt)
+	case v.stage == opened && !v.arrived:
+		sooner(v.arriveAt)
 	}
 	if v.outbox.waits(v.stage == shown) {
 		sooner(v.pace.next())
@@ -253,6 +264,9 @@ func (v *Viewer) end() {
 	}
 	v.stage = over
 }
+
+// Cut ends the circuit without a word to the viewer.
+func (v *Viewer) Cut() { v.end() }
 
 // outcome takes what became of a message that asked for an acknowledgement.
 func (v *Viewer) outcome(now time.Time, token uint64, arrived bool) {

@@ -1,0 +1,142 @@
+package lludp
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/internal/edge/lludp/viewer"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
+)
+
+// An ignored says why a datagram got no answer.
+type ignored uint8
+
+const (
+	unknownCode  ignored = iota // no login has this code, agent and session
+	otherNetwork                // the login came from elsewhere
+	stranger                    // a message of an address that has no circuit
+	malformed                   // no packet of LLUDP
+
+	numIgnored = int(iota)
+)
+
+// String returns the name of i in metrics.
+func (i ignored) String() string {
+	return [numIgnored]string{"unknown_code", "other_network", "stranger", "malformed"}[i]
+}
+
+func (s *Server) ignore(why ignored) { s.counts.ignored[why].Add(1) }
+
+type counters struct {
+	accepted, refused, unavailable, full, expired, malformed atomic.Uint64 // logins
+	ignored                                                  [numIgnored]atomic.Uint64
+	unsent, unset, unsaid                                    atomic.Uint64
+}
+
+// login counts a login that the edge judged.
+func (c *counters) login(err error) {
+	var end *client.EndError
+	switch {
+	case err == nil:
+		c.accepted.Add(1)
+	case errors.As(err, &end) && end.Reason == client.Refused:
+		c.refused.Add(1)
+	default:
+		c.unavailable.Add(1)
+	}
+}
+
+// totals are sums of the counters of viewers.
+type totals struct{ viewer.Stats }
+
+func (t *totals) add(s *viewer.Stats) {
+	t.Objects += s.Objects
+	t.Moves += s.Moves
+	t.Repeats += s.Repeats
+	t.Kills += s.Kills
+	t.GivenUp += s.GivenUp
+	t.Asked += s.Asked
+	t.Writes += s.Writes
+	t.Said += s.Said
+	for i := range t.Drops {
+		t.Drops[i] += s.Drops[i]
+	}
+	c, d := &t.Circuits, &s.Circuits
+	c.PacketsIn += d.PacketsIn
+	c.PacketsOut += d.PacketsOut
+	c.BytesIn += d.BytesIn
+	c.BytesOut += d.BytesOut
+	c.Resends += d.Resends
+	c.Lost += d.Lost
+	for i := range c.Drops {
+		c.Drops[i] += d.Drops[i]
+	}
+}
+
+// stats returns the sums over all viewers.
+func (s *Server) stats() (t totals) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t = s.past
+	for _, p := range s.peers {
+		p.mu.Lock()
+		stats := p.core.Stats()
+		p.mu.Unlock()
+		t.add(&stats)
+	}
+	return t
+}
+
+func (s *Server) viewers() (circuits, waiting int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.peers), len(s.logins.byCode)
+}
+
+// Metrics returns the metrics of the listener.
+func (s *Server) Metrics() []telemetry.Metric {
+	of := telemetry.Group[totals]{Prefix: "dnp.lludp.", Read: s.stats}
+	return []telemetry.Metric{
+		telemetry.GaugeBy("dnp.lludp.viewers", "{viewer}", "Viewers of Second Life or OpenSimulator; login = logged in, without a circuit yet.", "state", func(observe func(string, float64)) {
+			circuits, waiting := s.viewers()
+			observe("circuit", float64(circuits))
+			observe("login", float64(waiting))
+		}),
+		telemetry.CounterBy("dnp.lludp.logins", "{login}", "Logins of viewers, by result; expired = no circuit followed.", "result", func(observe func(string, uint64)) {
+			c := &s.counts
+			observe("accepted", c.accepted.Load())
+			observe("refused", c.refused.Load())
+			observe("unavailable", c.unavailable.Load())
+			observe("full", c.full.Load())
+			observe("malformed", c.malformed.Load())
+			observe("expired", c.expired.Load())
+		}),
+		telemetry.CounterBy("dnp.lludp.ignored", "{datagram}", "Datagrams by LLUDP that got no answer, by reason.", "reason", func(observe func(string, uint64)) {
+			for i := range s.counts.ignored {
+				observe(ignored(i).String(), s.counts.ignored[i].Load())
+			}
+		}),
+		of.InOut("packets", "{packet}", "Packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
+		of.InOut("io", "By", "Bytes of packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
+		of.CounterBy("objects", "{object}", "Objects sent to viewers, by form; repeat = of those, because a viewer did not confirm them in time.", "form", func(t *totals, observe func(string, uint64)) {
+			observe("full", t.Objects)
+			observe("move", t.Moves)
+			observe("kill", t.Kills)
+			observe("repeat", t.Repeats)
+		}),
+		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *totals) uint64 { return t.Asked }),
+		of.Counter("writes", "{value}", "Values that viewers set.", func(t *totals) uint64 { return t.Writes }),
+		of.Counter("said", "{message}", "Messages of viewers.", func(t *totals) uint64 { return t.Said }),
+		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *totals, observe func(string, uint64)) {
+			observe("packet", t.Circuits.Lost)
+			observe("message", t.GivenUp)
+		}),
+		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason", func(t *totals, observe func(string, uint64)) {
+			telemetry.Named[viewer.DropReason](observe, t.Drops[:])
+			observe("unsent", s.counts.unsent.Load())
+			observe("unset", s.counts.unset.Load())
+			observe("unsaid", s.counts.unsaid.Load())
+		}),
+	}
+}
