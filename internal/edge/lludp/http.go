@@ -95,7 +95,7 @@ func (s *Server) enter(r *http.Request, members map[string]string) []member {
 	}
 	credentials, ok := s.credentials(members)
 	if !ok {
-		return refusal("key", "The token or password is too long.")
+		return refusal("key", "A token is needed, or the token or password is too long.")
 	}
 	public := s.public(r)
 	if !public.Addr().Is4() {
@@ -145,7 +145,7 @@ func (s *Server) credentials(m map[string]string) (cfg client.Config, ok bool) {
 	switch s.cfg.Auth {
 	case "token":
 		cfg.Token = m["token"]
-		return cfg, len(cfg.Token) <= client.TokenMax
+		return cfg, cfg.Token != "" && len(cfg.Token) <= client.TokenMax // without one, the edge would wait for it
 	case "callout":
 		if len(m["passwd"]) > passwordMax {
 			return cfg, false
