@@ -83,6 +83,7 @@ var rules = map[string][]string{
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/certificate":         {},
 	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "client", "dnp/wire", "lludp/wire"},
+	"internal/edge/lludp/viewertest":    {"lludp", "lludp/wire"}, // a viewer for tests
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {

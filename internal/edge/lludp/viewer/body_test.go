@@ -25,7 +25,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// golden returns bodies that node-metaverse 0.8.16 wrote, by name of the message; vectors.js of the folder bot makes them.
+// golden returns bodies that node-metaverse 0.8.16 wrote, by name of the message; vectors.js in ../testdata/bot makes them.
 func golden(t testing.TB) map[string][]byte {
 	t.Helper()
 	text, err := os.ReadFile("testdata/bodies.json")

@@ -11,7 +11,7 @@ const tcp = require('node:net');
 const { Bot, BotOptionFlags, LoginParameters, Vector3 } = require('@caspertech/node-metaverse');
 const { Game } = require('./game.js');
 
-const program = process.env.RELAY || path.join(__dirname, '../../../../bin/relay');
+const program = process.env.RELAY || path.join(__dirname, '../../../../../bin/relay');
 const states = 200;
 const patience = 60_000; // no step takes so long; it only ends a test that would wait for ever
 
