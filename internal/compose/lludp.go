@@ -29,7 +29,7 @@ func (w *webListeners) openLLUDP() error {
 	}
 	proxies, _ := w.flags.Proxies() // checked with the flags
 	w.lludp = lludp.New(lludp.Config{
-		Hub: w.edge.Hub(), Socket: socket, Region: w.viewers.LLUDPRegion, Auth: w.auth, Public: w.viewers.Public(),
+		Hub: w.edge.Hub(), Socket: socket, Region: w.viewers.LLUDPRegion, Auth: w.auth, Local: w.auth == "open", Public: w.viewers.Public(),
 		Origins: w.flags.WebSocketOrigins, Proxies: proxies, Log: w.log,
 	})
 	w.log.Info("listening", "lludp", w.lludp.Addr())

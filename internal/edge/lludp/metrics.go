@@ -34,6 +34,25 @@ type counters struct {
 	unsent, unset, unsaid                                    atomic.Uint64
 }
 
+// Counts are counters of a Server.
+type Counts struct {
+	Accepted, Refused, Unavailable, Full, Expired, Malformed uint64 // logins
+	Ignored                                                  uint64 // datagrams without an answer
+}
+
+// Counts returns them.
+func (s *Server) Counts() Counts {
+	c := &s.counts
+	n := Counts{
+		Accepted: c.accepted.Load(), Refused: c.refused.Load(), Unavailable: c.unavailable.Load(), Full: c.full.Load(), Expired: c.expired.Load(),
+		Malformed: c.malformed.Load(),
+	}
+	for i := range c.ignored {
+		n.Ignored += c.ignored[i].Load()
+	}
+	return n
+}
+
 // login counts a login that the edge judged.
 func (c *counters) login(err error) {
 	var end *client.EndError
@@ -104,13 +123,13 @@ func (s *Server) Metrics() []telemetry.Metric {
 			observe("login", float64(waiting))
 		}),
 		telemetry.CounterBy("dnp.lludp.logins", "{login}", "Logins of viewers, by result; expired = no circuit followed.", "result", func(observe func(string, uint64)) {
-			c := &s.counts
-			observe("accepted", c.accepted.Load())
-			observe("refused", c.refused.Load())
-			observe("unavailable", c.unavailable.Load())
-			observe("full", c.full.Load())
-			observe("malformed", c.malformed.Load())
-			observe("expired", c.expired.Load())
+			c := s.Counts()
+			observe("accepted", c.Accepted)
+			observe("refused", c.Refused)
+			observe("unavailable", c.Unavailable)
+			observe("full", c.Full)
+			observe("malformed", c.Malformed)
+			observe("expired", c.Expired)
 		}),
 		telemetry.CounterBy("dnp.lludp.ignored", "{datagram}", "Datagrams by LLUDP that got no answer, by reason.", "reason", func(observe func(string, uint64)) {
 			for i := range s.counts.ignored {

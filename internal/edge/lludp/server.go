@@ -1,6 +1,7 @@
 package lludp
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"encoding/binary"
@@ -26,9 +27,15 @@ type Config struct {
 	// Auth is how clients identify themselves: open, token or callout.
 	Auth string
 
+	// Local has viewers of this machine open circuits without a login.
+	Local bool
+
 	// Public is the address that viewers are told at login. If it is not valid, it is that of the socket, or the one at which the
 	// login came.
 	Public netip.AddrPort
+
+	// LoginLife is how long a login waits for its circuit; 0 = 30 s.
+	LoginLife time.Duration
 
 	Origins carrier.Origins
 	Proxies carrier.Proxies
@@ -186,7 +193,7 @@ func (s *Server) open(from netip.AddrPort, o wire.Opening, datagram []byte) {
 	if p != nil {
 		s.peers[from] = p
 	}
-	direct := p == nil && old == nil && s.cfg.Auth == "open" && from.Addr().IsLoopback() && !s.joining[from]
+	direct := p == nil && old == nil && s.cfg.Local && from.Addr().IsLoopback() && !s.joining[from]
 	if direct = direct && len(s.joining) < joiningMax; direct {
 		s.joining[from] = true
 		s.serving.Add(1)
@@ -240,7 +247,7 @@ func (s *Server) joinDirectly(from netip.AddrPort, o wire.Opening, datagram []by
 
 // serve starts the goroutine of a viewer.
 func (s *Server) serve(p *peer) {
-	p.expires = time.Now().Add(loginLife)
+	p.expires = time.Now().Add(cmp.Or(s.cfg.LoginLife, loginLife))
 	s.serving.Go(p.run)
 }
 

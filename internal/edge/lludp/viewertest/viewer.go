@@ -216,7 +216,7 @@ func (v *Viewer) Heard(text string) bool {
 	return false
 }
 
-// Left reports whether the edge confirmed the logout, Ended whether the circuit has ended, for the functions that Until calls.
+// Left reports whether the edge confirmed the logout.
 func (v *Viewer) Left() bool { return v.left }
 
 // Ended reports whether the circuit has ended.
@@ -246,6 +246,15 @@ func (v *Viewer) Throttle(bits float32) {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(bits/7))
 	}
 	v.send(agentThrottle, b)
+}
+
+// Tell tells where the camera is.
+func (v *Viewer) Tell(camera [3]float32) {
+	b := append(v.identity(), make([]byte, 25)...)
+	for _, f := range camera {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	}
+	v.send(wire.AgentUpdate, append(b, make([]byte, 45)...))
 }
 
 // Logout ends the session.
