@@ -134,9 +134,11 @@ func (g *grid) untilViewer(v *viewertest.Viewer, why string, reached func() bool
 	g.Helper()
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
+	start := time.Now()
 	if err := v.Until(ctx, reached); err != nil {
 		g.Fatalf("%s: %v", why, err)
 	}
+	g.Logf("%s after %v", why, time.Since(start))
 }
 
 // counts waits until the counters of the listener are so.

@@ -175,7 +175,7 @@ func (v *Viewer) object(b []byte) int {
 		o = &Object{}
 		v.objects[id] = o
 	}
-	o.Position, o.Text = vector(b[45:]), string(b[text+1:text+n])
+	o.Position, o.Text = vector(b[41:]), string(b[text+1:text+n])
 	return text + 1 + n + 4 + 1 + 1 + 2 + 32 + 34
 }
 
