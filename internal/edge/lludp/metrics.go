@@ -117,12 +117,12 @@ func (s *Server) viewers() (circuits, waiting int) {
 func (s *Server) Metrics() []telemetry.Metric {
 	of := telemetry.Group[totals]{Prefix: "dnp.lludp.", Read: s.stats}
 	return []telemetry.Metric{
-		telemetry.GaugeBy("dnp.lludp.viewers", "{viewer}", "Viewers of Second Life or OpenSimulator; login = logged in, without a circuit yet.", "state", func(observe func(string, float64)) {
+		telemetry.GaugeBy("dnp.lludp.viewers", "{viewer}", "Viewers of Second Life or OpenSimulator; login = logged in, without a circuit yet.", "kind", func(observe func(string, float64)) {
 			circuits, waiting := s.viewers()
 			observe("circuit", float64(circuits))
 			observe("login", float64(waiting))
 		}),
-		telemetry.CounterBy("dnp.lludp.logins", "{login}", "Logins of viewers, by result; expired = no circuit followed.", "result", func(observe func(string, uint64)) {
+		telemetry.CounterBy("dnp.lludp.logins", "{login}", "Logins of viewers, by outcome; expired = no circuit followed.", "outcome", func(observe func(string, uint64)) {
 			c := s.Counts()
 			observe("accepted", c.Accepted)
 			observe("refused", c.Refused)
@@ -138,7 +138,7 @@ func (s *Server) Metrics() []telemetry.Metric {
 		}),
 		of.InOut("packets", "{packet}", "Packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
 		of.InOut("io", "By", "Bytes of packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
-		of.CounterBy("objects", "{object}", "Objects sent to viewers, by form; repeat = of those, because a viewer did not confirm them in time.", "form", func(t *totals, observe func(string, uint64)) {
+		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *totals, observe func(string, uint64)) {
 			observe("full", t.Objects)
 			observe("move", t.Moves)
 			observe("kill", t.Kills)

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ func main() {
 	flag.IntVar(&b.states, "states", 2000, "states of the space")
 	flag.IntVar(&b.hz, "hz", 10, "changes of each state per second")
 	flag.DurationVar(&b.window, "window", 30*time.Second, "how long to measure, each time")
+	flag.StringVar(&b.http, "http", "", "address of the relay for profiles, such as 127.0.0.1:8499")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -40,7 +42,7 @@ func main() {
 }
 
 type bench struct {
-	bin        string
+	bin, http  string
 	states, hz int
 	window     time.Duration
 }
@@ -48,7 +50,7 @@ type bench struct {
 func (b *bench) run(ctx context.Context) error {
 	natsAddr, lludp := freePort("tcp"), freePort("udp")
 	relay, err := proc.Start("relay", exec.Command(filepath.Join(b.bin, "relay"), "dev", "--no-demo", "--nats-listen="+natsAddr.String(),
-		"--listen=udp://127.0.0.1:0", "--websocket=", "--webtransport=", "--http=", "--lludp="+lludp.String(), "--workers=1", "--session-send-rate=0"))
+		"--listen=udp://127.0.0.1:0", "--websocket=", "--webtransport=", "--http="+b.http, "--pprof="+strconv.FormatBool(b.http != ""), "--lludp="+lludp.String(), "--workers=1", "--session-send-rate=0"))
 	if err != nil {
 		return err
 	}

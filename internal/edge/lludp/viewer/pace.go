@@ -7,7 +7,7 @@ const (
 	rateMax   = 1_250_000 // 10 Mbit/s
 	rateFirst = 64 << 10
 	rateLeast = 32 << 10
-	rateStep  = 8 << 10 // by which the rate grows in a second after the slow start, or a twentieth if that is more
+	rateStep  = 8 << 10 // by which the rate grows in a second after the slow start, or an eighth of it if that is more
 )
 
 // Times of a pace.
@@ -83,7 +83,7 @@ func judge(rate, limit float64, delivered, lost int, used bool) float64 {
 	case share > .1:
 		return max(rate*max(.9*(1-share), .5), min(rateLeast, limit))
 	case share <= .02 && delivered > 0 && used:
-		return min(rate+max(rateStep, rate/20), limit)
+		return min(rate+max(rateStep, rate/8), limit)
 	}
 	return rate
 }

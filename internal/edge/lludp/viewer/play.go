@@ -124,6 +124,7 @@ func (v *Viewer) set(o *Object, index int, wanted bool, value any) bool {
 // Written has the viewer told what a state is after a Set, done or not: the edge does not send a value back to its writer.
 func (v *Viewer) Written(o *Object) {
 	if !o.gone {
+		o.moved, o.turns = true, true
 		o.version++
 		o.textAt = o.version
 		v.scene.full.push(o)

@@ -32,6 +32,10 @@ type Object struct {
 	gone               bool
 	queued             uint8 // in which lists it is
 
+	at           [3]float32 // where it is in the region, unless moved
+	turned       [4]float32 // how it is rotated, unless turns
+	moved, turns bool       // at, turned are to be read again
+
 	version   uint64 // counts changes
 	confirmed uint64 // the version whose position the viewer has, as far as it says
 	textAt    uint64 // the version in which anything but the place changed last
@@ -180,6 +184,7 @@ func (s *scene) add(state State) *Object {
 	s.last++
 	o := &Object{state: state, id: s.last, full: objectUUID(state.Key()), version: 1, textAt: 1}
 	o.position, o.rotation = roles(state)
+	o.moved, o.turns = true, true
 	s.objects[o.id] = o
 	if len(s.all) >= 64 && len(s.all) >= 2*len(s.objects) {
 		s.all = slices.DeleteFunc(s.all, func(o *Object) bool { return o.gone })
@@ -228,9 +233,12 @@ func (s *scene) forget(o *Object) {
 func (s *scene) changed(o *Object, indices []int) {
 	moved, other := false, false
 	for _, i := range indices {
-		if i == o.position || i == o.rotation {
-			moved = true
-		} else {
+		switch i {
+		case o.position:
+			moved, o.moved = true, true
+		case o.rotation:
+			moved, o.turns = true, true
+		default:
 			other = true
 		}
 	}

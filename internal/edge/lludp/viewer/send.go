@@ -126,14 +126,22 @@ func (v *Viewer) appendFull(body []byte, o *Object, text string) []byte {
 	return appendObject(body, o.id, o.full, uint32(o.version), o.place(), o.turn(), flags, text)
 }
 
-// place returns where the object is, turn how it is rotated.
-func (o *Object) place() [3]float32 { return toRegion(o.state.Floats(o.position)) }
+// place returns where the object is, turn how it is rotated. They are read when they are sent, and kept until they change.
+func (o *Object) place() [3]float32 {
+	if o.moved {
+		o.at, o.moved = toRegion(o.state.Floats(o.position)), false
+	}
+	return o.at
+}
 
 func (o *Object) turn() [4]float32 {
-	if o.rotation < 0 {
-		return [4]float32{0, 0, 0, 1}
+	if o.turns {
+		o.turned, o.turns = [4]float32{3: 1}, false
+		if o.rotation >= 0 {
+			o.turned = toRotation(o.state.Floats(o.rotation))
+		}
 	}
-	return toRotation(o.state.Floats(o.rotation))
+	return o.turned
 }
 
 // sendMoves sends a packet of moves, and reports whether there were any.
