@@ -49,6 +49,10 @@ test: ## Run all tests with the race detector, and few rounds of the simulations
 clients-test: ## Test the TypeScript client: its codec, a simulated network, a real edge; needs Node 20 or newer and npm
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
+.PHONY: viewer-test
+viewer-test: build ## Have an unmodified bot of Second Life (node-metaverse) play on `relay dev`; needs Node 20 or newer and npm
+	cd internal/edge/lludp/testdata/bot && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 .PHONY: browser-test
 browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tmp/screens, in 4 minutes; needs Node 20.10 or newer, npm and Chromium (CHROMIUM=program)
 	@mkdir -p tmp/screens

@@ -274,3 +274,19 @@ func TestSilentViewer(t *testing.T) {
 		t.Error("the circuit goes on")
 	}
 }
+
+// TestArrivesNever has somebody open a circuit with a valid code, and say no more: perhaps from an address that is not theirs.
+func TestArrivesNever(t *testing.T) {
+	v := newViewerTest(t)
+	v.Link(newThing("crate", ":vector3f32"))
+	p := wire.Packet{Flags: wire.FlagReliable, Seq: 1, Number: wire.UseCircuitCode, Body: opening.Append(nil)}.Append(nil)
+	v.deaf = true
+	v.Viewer.Receive(v.now, p, fromEdge{v})
+	if v.sizes > 15 {
+		t.Errorf("%d bytes were answered to %d", v.sizes, len(p))
+	}
+	v.pass(2 * time.Minute)
+	if !v.Over() || v.sizes > len(p) {
+		t.Errorf("%d bytes were sent for %d; over: %t", v.sizes, len(p), v.Over())
+	}
+}
