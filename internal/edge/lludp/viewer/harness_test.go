@@ -65,6 +65,8 @@ type viewerTest struct {
 	now     time.Time
 	peer    *lludp.Circuit
 	deaf    bool // the viewer gets nothing
+	holding bool // the network keeps packets for the viewer
+	held    [][]byte
 	scratch wire.Scratch
 	log     []string
 	sizes   int
@@ -93,14 +95,31 @@ func (f fromEdge) Send(b []byte) {
 	if len(b) > wire.PacketMax {
 		t.Errorf("a packet has %d bytes", len(b))
 	}
-	if t.deaf {
-		return
+	switch {
+	case t.deaf:
+	case t.holding:
+		t.held = append(t.held, bytes.Clone(b))
+	default:
+		t.arrive(b)
 	}
+}
+
+// arrive brings a packet to the viewer.
+func (t *viewerTest) arrive(b []byte) {
 	for _, e := range t.peer.Receive(t.now, bytes.Clone(b), toEdge{t}) {
 		if e.Kind == lludp.EventPacket {
 			t.note(e.Packet)
 		}
 	}
+}
+
+// release brings the packets that the network kept.
+func (t *viewerTest) release() {
+	t.holding = false
+	for _, b := range t.held {
+		t.arrive(b)
+	}
+	t.held = nil
 }
 
 // toEdge is what the test sends with. Acknowledgements must not get into the Viewer while it sends, so they leave in settle.

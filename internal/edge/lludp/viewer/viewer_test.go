@@ -290,3 +290,27 @@ func TestArrivesNever(t *testing.T) {
 		t.Errorf("%d bytes were sent for %d; over: %t", v.sizes, len(p), v.Over())
 	}
 }
+
+// TestLateObject has the network keep an ObjectUpdate while a move of the object arrives, or gets lost: the viewer ignores moves of what it
+// does not know, and acknowledges their packets.
+func TestLateObject(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		v := newViewerTest(t)
+		v.arrives()
+		crate := newThing("crate", ":vector3f32")
+		v.holding = true
+		o := v.Link(crate)
+		v.pass(flushPause)
+		v.holding, v.deaf = false, lost
+		crate.floats[0] = [4]float64{1, 0, 0}
+		v.Changed(o, []int{0})
+		v.pass(settle + 2*flushPause) // the move is not repeated: first the viewer has to know the object
+		if n := v.Stats().Moves; n != 1 {
+			t.Errorf("%d moves were sent, want one", n)
+		}
+		v.deaf, v.log = false, nil
+		v.release()
+		v.waits("the object comes late, with its old place, and then moves", 100*time.Millisecond,
+			`ObjectUpdate 1@[128 128 25]* "crate"`, "ImprovedTerseObjectUpdate 1@[129 128 25]")
+	}
+}
