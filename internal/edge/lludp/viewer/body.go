@@ -68,16 +68,6 @@ func (w *body) data1(p []byte) {
 	w.b = append(w.b, p...)
 }
 
-// unit writes numbers from -1 to 1 as 16 bits each.
-func (w *body) unit(v ...float32) {
-	for _, f := range v {
-		w.u16(uint16(math.Round(float64(min(max((f+1)/2, 0), 1)) * 65535)))
-	}
-}
-
-// resting is 0 in 16 bits between two bounds of opposite sign.
-const resting = 32768
-
 // objectHeader begins ObjectUpdate and ImprovedTerseObjectUpdate:
 //
 //	RegionHandle U64, TimeDilation U16 (65535: none), count U8
@@ -144,21 +134,28 @@ const objectSize = 215
 //	Data Variable 1 (44: ID U32, state U8, avatar U8, position 3 F32, velocity, acceleration 3 U16, rotation 4 U16, angular velocity 3 U16),
 //	TextureEntry Variable 2
 func appendTerse(b []byte, id uint32, pos [3]float32, rot [4]float32) []byte {
-	w := body{b}
-	w.u8(44)
-	w.u32(id)
-	w.u8(0, 0)
-	w.f32(pos[:]...)
-	for range 6 {
-		w.u16(resting)
+	b = append(b, resting[:]...)
+	p := b[len(b)-terseSize:] // in place, because this is what an edge does most for a viewer
+	binary.LittleEndian.PutUint32(p[1:], id)
+	for i, f := range pos {
+		binary.LittleEndian.PutUint32(p[7+4*i:], math.Float32bits(f))
 	}
-	w.unit(rot[:]...)
-	for range 3 {
-		w.u16(resting)
+	for i, f := range rot {
+		binary.LittleEndian.PutUint16(p[31+2*i:], unit(f))
 	}
-	w.u16(0)
-	return w.b
+	return b
 }
+
+// terseSize is the size of a move.
+const terseSize = 47
+
+// resting is a move of an object that does not move: 0 in 16 bits between two bounds of opposite sign is 32768.
+var resting = [terseSize]byte{
+	0: 44, 20: 0x80, 22: 0x80, 24: 0x80, 26: 0x80, 28: 0x80, 30: 0x80, 40: 0x80, 42: 0x80, 44: 0x80,
+}
+
+// unit returns a number from -1 to 1 in 16 bits.
+func unit(f float32) uint16 { return uint16(min(max(f+1, 0), 2)*(65535.0/2) + .5) }
 
 // appendKill is KillObject:
 //

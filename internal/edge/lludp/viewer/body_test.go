@@ -74,6 +74,19 @@ func TestBodiesOut(t *testing.T) {
 	}
 }
 
+// TestTerse spells the bytes of a move, which node-metaverse does not write, but reads as these numbers.
+func TestTerse(t *testing.T) {
+	want := unhex("2c" + "07000000" + "0000" + "0000803f" + "00000040" + "00004040" + "008000800080" + "008000800080" + "0080" + "ffff" + "0000" + "ffbf" + "008000800080" + "0000")
+	if got := appendTerse([]byte{}, 7, [3]float32{1, 2, 3}, [4]float32{0, 1, -1, .5}); !bytes.Equal(got, want) {
+		t.Errorf("a move is\n%x, want\n%x", got, want)
+	}
+	for f, want := range map[float32]uint16{-2: 0, 2: 65535, 0: 32768} {
+		if got := unit(f); got != want {
+			t.Errorf("%g is %d, want %d", f, got, want)
+		}
+	}
+}
+
 func slice(u wire.UUID) []byte { return u[:] }
 
 func TestSizes(t *testing.T) {
