@@ -362,7 +362,7 @@ func (e *emitter) count() {
 func (e *emitter) text(s string) {
 	e.element()
 	if e.form != JSON {
-		e.w.String(godotText(s))
+		e.w.String(VariantText(s))
 		return
 	}
 	e.b = appendString(e.b, s)
@@ -406,7 +406,7 @@ func (e *emitter) message(p []byte) {
 			text = MessageText(p)
 		}
 		e.b = appendString(e.b, text)
-	case utf8.Valid(p) && godotText(string(p)) == string(p):
+	case utf8.Valid(p) && VariantText(string(p)) == string(p):
 		e.w.String(string(p))
 	default:
 		e.w.Data(p)
@@ -417,7 +417,7 @@ func (e *emitter) message(p []byte) {
 func (e *emitter) value(t wire.ValueType, enc []byte) {
 	e.element()
 	if e.form != JSON {
-		writeValue(&e.w, t, enc)
+		WriteVariant(&e.w, t, enc)
 		return
 	}
 	e.b = AppendValue(e.b, t, enc)

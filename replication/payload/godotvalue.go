@@ -220,6 +220,11 @@ func (l godotLiteral) appendData(b []byte, t wire.ValueType) ([]byte, *replicati
 	return appendLong(b, t, l.v.Append(nil))
 }
 
+// AppendVariant appends the wire bytes of the value of type t that v stands for. null reports that v is null, which has none.
+func AppendVariant(b []byte, t wire.ValueType, v variant.Value) (enc []byte, null bool, err *replication.Error) {
+	return godotLiteral{v}.AppendValue(b, t)
+}
+
 // unsendable finds a value that means nothing outside of the process that made it.
 func unsendable(v variant.Value) (variant.Type, bool) {
 	switch t := v.Type(); t {
@@ -241,11 +246,11 @@ func unsendable(v variant.Value) (variant.Type, bool) {
 // The second table in the documentation of package variant says as which Variant each value type
 // is delivered; a test compares it with this file.
 
-// writeValue writes a valid encoded value of type t.
-func writeValue(w *variant.Writer, t wire.ValueType, enc []byte) {
+// WriteVariant writes a valid encoded value of type t.
+func WriteVariant(w *variant.Writer, t wire.ValueType, enc []byte) {
 	switch {
 	case t.Kind() == wire.KindString:
-		w.String(godotText(string(enc[2:])))
+		w.String(VariantText(string(enc[2:])))
 	case t.Kind() == wire.KindData:
 		w.Data(enc[2:])
 	case t.Kind() == wire.KindFloat:
@@ -255,9 +260,9 @@ func writeValue(w *variant.Writer, t wire.ValueType, enc []byte) {
 	}
 }
 
-// godotText returns s in a form that a String can hold: UTF-8 without NUL and without a leading
+// VariantText returns s in a form that a String can hold: UTF-8 without NUL and without a leading
 // byte order mark.
-func godotText(s string) string {
+func VariantText(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	s = strings.ReplaceAll(s, "\x00", "\ufffd")
 	return strings.TrimLeft(s, "\ufeff")

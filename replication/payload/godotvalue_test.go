@@ -207,7 +207,7 @@ func TestGodotDelivery(t *testing.T) {
 		}
 		for d := variant.Godot2; d <= variant.Godot4; d++ {
 			for _, enc := range extremes(vt) {
-				v := write(t, d, func(w *variant.Writer) { writeValue(w, vt, enc) })
+				v := write(t, d, func(w *variant.Writer) { WriteVariant(w, vt, enc) })
 				name := v.Type().String()
 				old := strings.TrimSuffix(name, "2") + "2i" // without vectors of integers, points are vectors of floats
 				if strings.HasSuffix(name, "3") {
