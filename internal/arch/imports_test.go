@@ -81,6 +81,8 @@ var rules = map[string][]string{
 	"internal/edge/adapter":             {"client", "internal/edge/carrier"},
 	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
+	"internal/edge/variant":             {"client", "dnp/admit", "godot/variant", "internal/edge/adapter", "internal/edge/carrier", "internal/edge/variant/protocol", "internal/edge/websocket", "internal/telemetry", "internal/turn"},
+	"internal/edge/variant/protocol":    {"dnp/netstate", "dnp/wire", "godot/variant", "replication/payload"}, // pure
 	"internal/edge/certificate":         {},
 	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "client", "dnp/wire", "lludp/wire"},
 	"internal/edge/lludp/viewertest":    {"lludp", "lludp/wire"}, // a viewer for tests

@@ -30,6 +30,7 @@ type DevCommand struct {
 	config.Edge     `group:"Edge"`
 	config.Web      `group:"Edge" set:"web=127.0.0.1:3480"`
 	config.LLUDP    `group:"Edge" set:"lludp=127.0.0.1:9000"`
+	config.Variants `group:"Edge" set:"variant=127.0.0.1:3415"`
 	config.Sessions `group:"Edge"`
 	config.Sharding `group:"Relay"`
 	config.Relay    `group:"Relay"`
@@ -105,10 +106,11 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.logs == nil {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
-	if d.edge, err = newEdge(&d.node, &c.Edge, &c.Web, &c.LLUDP, edgeBus, d.logs.Edge(nil), drain); err != nil {
+	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge}
+	if d.edge, err = newEdge(&d.node, flags, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}
-	if d.web, err = openWeb(&c.Web, &c.LLUDP, c.Auth, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
+	if d.web, err = openWeb(flags, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
 		return err
 	}
 	if c.Demo {

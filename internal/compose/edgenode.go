@@ -26,6 +26,7 @@ type EdgeCommand struct {
 	config.Edge     `group:"Edge"`
 	config.Web      `group:"Edge" set:"web="`
 	config.LLUDP    `group:"Edge" set:"lludp="`
+	config.Variants `group:"Edge" set:"variant="`
 	config.Sessions `group:"Edge"`
 	config.Forward  `group:"Cluster"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
@@ -107,10 +108,11 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if n.edge, err = newEdge(&n.node, &c.Edge, &c.Web, &c.LLUDP, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
+	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge}
+	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}
-	if n.web, err = openWeb(&c.Web, &c.LLUDP, c.Auth, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
+	if n.web, err = openWeb(flags, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
 		return err
 	}
 	if n.forward != nil {
@@ -222,17 +224,18 @@ var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": f
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
 // newEdge returns an edge that the flags configure. Its ports are open.
-func newEdge(n *node, c *config.Edge, web *config.Web, lludp *config.LLUDP, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
+func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
+	c := flags.Edge
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
 		ClientStates: clientStates[c.ClientStates], Recycle: recycles[c.Recycle], Describe: c.LinkMessage == "describe", Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
 		Auth: auths[c.Auth], TokenKeys: c.TokenKeys, LoginTimeout: c.LoginTimeout,
 		SessionsMax: c.Sessions, SessionsPerAddress: c.SessionsPerAddress,
-		Admission:      admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate},
+		Admission:      admission(c),
 		Rate:           clientRate(c),
 		Durable:        durable,
-		Carriers:       carriers(web, lludp, durable),
+		Carriers:       carriers(flags, durable),
 		DrainTimeout:   drain,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}
@@ -240,6 +243,11 @@ func newEdge(n *node, c *config.Edge, web *config.Web, lludp *config.LLUDP, bus 
 		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
 	}
 	return edge.New(cfg)
+}
+
+// admission returns how many unknown clients are looked at.
+func admission(c *config.Edge) admit.Config {
+	return admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate}
 }
 
 // clientRate returns how much each client may send.

@@ -19,27 +19,37 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/certificate"
 	"github.com/dnprelay/dnprelay/internal/edge/lludp"
+	"github.com/dnprelay/dnprelay/internal/edge/variant"
 	"github.com/dnprelay/dnprelay/internal/edge/websocket"
 	"github.com/dnprelay/dnprelay/internal/edge/webtransport"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"golang.org/x/sync/errgroup"
 )
 
 // carriers returns what an edge needs for clients that do not speak UDP, nil if there is no listener for them. secret makes
 // their tokens, and is that of the session log if sessions outlive the edge.
-func carriers(c *config.Web, l *config.LLUDP, durable *edge.Durable) *edge.Carriers {
-	if c.WebSocket == "" && c.WebTransport == "" && l.LLUDP == "" {
+func carriers(f webFlags, durable *edge.Durable) *edge.Carriers {
+	if f.WebSocket == "" && f.WebTransport == "" && f.Viewers.LLUDP == "" && f.Variant == "" {
 		return nil
 	}
 	secret := []byte(crand.Text())
 	if durable != nil {
 		secret = durable.Secret
 	}
-	return &edge.Carriers{Secret: secret, ConnsMax: c.WebSocketConnections}
+	return &edge.Carriers{Secret: secret, ConnsMax: f.WebSocketConnections}
+}
+
+// webFlags are the flags that say what listeners there are.
+type webFlags struct {
+	*config.Web
+	*config.Variants
+	Viewers *config.LLUDP
+	Edge    *config.Edge
 }
 
 // webListeners are the listeners for clients that do not speak UDP.
 type webListeners struct {
-	flags        *config.Web
+	flags        webFlags
 	edge         *edge.Edge
 	key          []byte               // a secret of this edge that survives its restart, nil if there is none
 	files        *certificate.Files   // nil without --tls-cert
@@ -47,19 +57,20 @@ type webListeners struct {
 	hashes       []string             // of own
 	websocket    *websocket.Server    // nil if there is none
 	webtransport *webtransport.Server // nil if there is none
-	viewers      *config.LLUDP
-	auth         string
-	lludp        *lludp.Server // nil if there is none
-	page         fs.FS         // at / of websocket; nil for none
+	lludp        *lludp.Server        // nil if there is none
+	variant      *variant.Adapter     // nil without any listener
+	variantUDP   *variant.Server      // nil if there is none
+	page         fs.FS                // at / of websocket; nil for none
 	log          *slog.Logger
 }
 
 // openWeb opens the ports. A WebTransport listener without a certificate makes one.
-func openWeb(c *config.Web, l *config.LLUDP, auth string, e *edge.Edge, key []byte, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
-	w = &webListeners{flags: c, viewers: l, auth: auth, edge: e, key: key, page: page, log: log}
+func openWeb(flags webFlags, e *edge.Edge, key []byte, page fs.FS, log *slog.Logger) (w *webListeners, err error) {
+	w = &webListeners{flags: flags, edge: e, key: key, page: page, log: log}
 	if e.Hub() == nil {
 		return w, nil
 	}
+	w.variant = variant.New(variant.Config{Hub: e.Hub()})
 	if err := w.openCertificate(); err != nil {
 		return nil, err
 	}
@@ -70,6 +81,9 @@ func openWeb(c *config.Web, l *config.LLUDP, auth string, e *edge.Edge, key []by
 		return nil, err
 	}
 	if err := w.openWebSocket(); err != nil {
+		return nil, err
+	}
+	if err := w.openVariants(); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -110,13 +124,13 @@ func (w *webListeners) openWebSocket() error {
 	proxies, _ := w.flags.Proxies() // checked with the flags
 	w.websocket = websocket.New(websocket.Config{
 		Hub: w.edge.Hub(), Socket: socket, TLS: w.tls(tls.VersionTLS12), Origins: w.flags.WebSocketOrigins, Proxies: proxies,
-		Info: w.info, Page: w.page, Routes: w.routes(), Log: w.log,
+		Info: w.info, Page: w.page, Routes: w.routes(), Adapters: []websocket.Adapter{w.variant}, Log: w.log,
 	})
 	w.log.Info("listening", "websocket", w.websocket.Addr(), "tls", w.files != nil)
 	return nil
 }
 
-// socketBuffer is the size in bytes of each of the two buffers of the socket of all WebTransport clients.
+// socketBuffer is the size in bytes of each of the two buffers of a socket for all clients of a kind.
 const socketBuffer = 4 << 20
 
 func (w *webListeners) openWebTransport() error {
@@ -139,22 +153,55 @@ func (w *webListeners) openWebTransport() error {
 
 // listenUDP opens the socket of WebTransport. The kernel may grant smaller buffers than those requested; the edge has said so about
 // its other sockets.
-func (w *webListeners) listenUDP() (net.PacketConn, error) {
+func (w *webListeners) listenUDP() (*net.UDPConn, error) {
 	// quic-go would print on standard error what it thinks of the buffers, in a form that no log reader expects.
 	if err := os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true"); err != nil {
 		return nil, err
 	}
-	socket, err := net.ListenPacket("udp", w.flags.WebTransport)
+	return listenBuffered(w.flags.WebTransport)
+}
+
+// listenBuffered opens a socket for many clients.
+func listenBuffered(address string) (*net.UDPConn, error) {
+	addr, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
 		return nil, err
 	}
-	if u, ok := socket.(*net.UDPConn); ok {
-		err = errors.Join(u.SetReadBuffer(socketBuffer), u.SetWriteBuffer(socketBuffer))
-	}
+	u, err := net.ListenUDP("udp", addr)
 	if err != nil {
-		return nil, errors.Join(err, socket.Close())
+		return nil, err
 	}
-	return socket, nil
+	if err := errors.Join(u.SetReadBuffer(socketBuffer), u.SetWriteBuffer(socketBuffer)); err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	return u, nil
+}
+
+// openVariants opens the port for Variants by UDP.
+func (w *webListeners) openVariants() error {
+	if w.flags.Variant == "" {
+		return nil
+	}
+	socket, err := listenBuffered(w.flags.Variant)
+	if err != nil {
+		return fmt.Errorf("--variant: %w", err)
+	}
+	if w.variantUDP, err = w.variant.ListenUDP(socket, admission(w.flags.Edge)); err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	w.log.Info("listening", "variant", w.variantUDP.Addr())
+	return nil
+}
+
+// metrics returns those of adapters.
+func (w *webListeners) metrics() (all []telemetry.Metric) {
+	if w.variant != nil {
+		all = append(all, w.variant.Metrics()...)
+	}
+	if w.lludp != nil {
+		all = append(all, w.lludp.Metrics()...)
+	}
+	return all
 }
 
 // info tells clients what there is.
@@ -186,6 +233,9 @@ func (w *webListeners) run(ctx context.Context) error {
 	if w.lludp != nil {
 		group.Go(func() error { return w.lludp.Run(ctx) })
 	}
+	if w.variantUDP != nil {
+		group.Go(func() error { return w.variantUDP.Run(ctx) })
+	}
 	if w.files != nil {
 		group.Go(func() error {
 			w.files.Watch(ctx)
@@ -212,4 +262,7 @@ func (w *webListeners) tell(out io.Writer) {
 		fmt.Fprintf(out, "  and           https://%s%s (WebTransport)\n", s.Addr(), carrier.Path)
 	}
 	w.tellLLUDP(out)
+	if s := w.variantUDP; s != nil {
+		fmt.Fprintf(out, "  Godot         udp://%s (Variants)\n", s.Addr())
+	}
 }

@@ -148,6 +148,9 @@ func (h *Hub) admit(home netip.Addr, resumed bool) (r Reason, ok bool) {
 	return 0, true
 }
 
+// Ready reports whether the edge takes clients; it does not when it drains.
+func (h *Hub) Ready() bool { return h.cfg.Ready() }
+
 // Refused counts a connection that a listener refuses.
 func (h *Hub) Refused(r Reason) { h.counts.refused[r].Add(1) }
 

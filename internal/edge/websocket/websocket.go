@@ -54,6 +54,9 @@ type Config struct {
 	// Info returns what is told at carrier.InfoPath.
 	Info func() carrier.Info
 
+	// Adapters serve clients that offer another subprotocol.
+	Adapters []Adapter
+
 	// Page, if set, is served at /.
 	Page fs.FS
 
@@ -162,6 +165,10 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is the address for WebSockets of DNP clients", http.StatusUpgradeRequired)
 		return
 	case !slices.Contains(offered(r), carrier.Protocol):
+		if a, protocol := s.adapter(r); a != nil {
+			s.adapt(w, r, a, protocol)
+			return
+		}
 		http.Error(w, "the client does not offer the subprotocol "+carrier.Protocol, http.StatusBadRequest)
 		return
 	}
@@ -170,25 +177,19 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 		refuse(w, reason)
 		return
 	}
-	h := &hijacker{ResponseWriter: w}
 	var c *carrier.Conn
-	socket, err := websocket.Accept(h, r, &websocket.AcceptOptions{
-		Subprotocols: []string{carrier.Protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, // Origins has verified it
-		OnPongReceived: func(_ context.Context, payload []byte) { // by read
-			if len(payload) == markSize {
-				c.Confirmed(binary.LittleEndian.Uint32(payload))
-			}
-		},
+	t, ok := accept(w, r, carrier.Protocol, func(payload []byte) { // by read
+		if len(payload) == markSize {
+			c.Confirmed(binary.LittleEndian.Uint32(payload))
+		}
 	})
-	if err != nil { // which has been answered
+	if !ok {
 		seat.Release()
 		return
 	}
-	socket.SetReadLimit(-1) // read has a limit of its own
-	t := &transport{socket: socket, conn: h.conn}
 	if err := t.greet(seat.Greeting()); err != nil {
 		seat.Release()
-		_ = socket.CloseNow()
+		_ = t.socket.CloseNow()
 		return
 	}
 	c = seat.Open(t)
@@ -207,30 +208,36 @@ func refuse(w http.ResponseWriter, r carrier.Reason) {
 
 // read hands the messages of a client to the edge until the connection ends, and returns why.
 func (s *Server) read(c *carrier.Conn, t *transport) carrier.Reason {
-	if t.conn.SetReadDeadline(time.Now().Add(carrier.FirstTimeout)) != nil {
-		return carrier.Lost
-	}
 	for first := true; ; first = false {
-		kind, message, err := t.socket.Reader(context.Background())
-		switch {
-		case first && errors.Is(err, os.ErrDeadlineExceeded):
-			return carrier.Silent
-		case err != nil:
-			return carrier.Lost
-		case kind != websocket.MessageBinary:
-			return carrier.Malformed
-		}
-		p, reason := s.readMessage(message)
-		if reason != carrier.Lost || p == nil {
+		p, reason := s.next(t, first)
+		if p == nil {
 			return reason
-		}
-		if first && t.conn.SetReadDeadline(time.Time{}) != nil {
-			return carrier.Lost
 		}
 		if c.Receive(p) != nil {
 			return carrier.Lost
 		}
 	}
+}
+
+// next returns the next message of a client, or nil and why there is none. The first one has to come soon.
+func (s *Server) next(t *transport, first bool) ([]byte, carrier.Reason) {
+	if first && t.conn.SetReadDeadline(time.Now().Add(carrier.FirstTimeout)) != nil {
+		return nil, carrier.Lost
+	}
+	kind, message, err := t.socket.Reader(context.Background())
+	switch {
+	case first && errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, carrier.Silent
+	case err != nil:
+		return nil, carrier.Lost
+	case kind != websocket.MessageBinary:
+		return nil, carrier.Malformed
+	}
+	p, reason := s.readMessage(message)
+	if p != nil && first && t.conn.SetReadDeadline(time.Time{}) != nil {
+		return nil, carrier.Lost
+	}
+	return p, reason
 }
 
 // readMessage returns a message, or nil and why the connection ends.

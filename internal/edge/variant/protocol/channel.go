@@ -307,13 +307,14 @@ func (c *Channel) emit(now time.Time, w *frameWriter, emit func(p []byte)) {
 
 // NextTimeout returns when Advance has something to do.
 func (c *Channel) NextTimeout(now time.Time) time.Time {
-	due := earlier(c.sentAt.Add(keepAlive), c.heardAt.Add(silenceTime))
-	due = earlier(earlier(due, c.resendAt), c.core.settleAt)
-	if c.ackDue {
+	due := earlier(earlier(c.sentAt.Add(keepAlive), c.resendAt), c.core.settleAt)
+	switch {
+	case c.ackDue, c.core.phase == ended && c.endedAt.IsZero():
 		return past
-	}
-	if c.core.phase == ended && !c.endedAt.IsZero() {
+	case c.core.phase == ended:
 		due = earlier(due, c.endedAt.Add(lingerTime))
+	default:
+		due = earlier(due, c.heardAt.Add(silenceTime))
 	}
 	waits := c.core.dirty.head != nil || len(c.core.loose) > 0 || c.nextSize < c.window && (c.next < len(c.sent) || c.core.order.head != nil || len(c.core.rest) > 0)
 	if !waits {

@@ -20,7 +20,7 @@ const (
 const cookieTime = 20 * time.Second
 
 // A Cookie is what a peer has to repeat to show that it gets what is sent to its address. It is the first element of every
-// datagram of its session, which nobody else can guess:
+// datagram of its session, and cannot be guessed:
 //
 //	time   uint32, big endian, seconds
 //	count  uint32, big endian, of the cookies

@@ -1,5 +1,7 @@
 package protocol
 
+import "strings"
+
 // A Reason says why an edge ends a connection. The client gets the word.
 type Reason string
 
@@ -17,6 +19,12 @@ const (
 	Version   Reason = "version"   // the edge does not speak the version that the client wants
 	Gone      Reason = "gone"      // the client said bye, or closed the connection; it is told nothing
 )
+
+// Reasons are all reasons.
+var Reasons = []Reason{Over, Leaving, Refused, Full, TooMany, NotReady, Silent, Slow, Malformed, Version, Gone}
+
+// Name returns the name of r in metrics.
+func (r Reason) Name() string { return strings.ReplaceAll(string(r), " ", "_") }
 
 // Again reports whether the client may come again, a second later.
 func (r Reason) Again() bool {

@@ -48,7 +48,7 @@ func (m *call) wants(types ...variant.Type) bool {
 
 // handle does what a message of the peer says. ErrBusy means that the message has to be handled later, and nothing happened.
 func (c *Core) handle(now time.Time, v variant.Value) error {
-	if c.phase == ended || v.Type() == variant.Nil {
+	if c.phase == ended || c.phase != fresh && v.Type() == variant.Nil {
 		return nil
 	}
 	m, ok := parseCall(v)

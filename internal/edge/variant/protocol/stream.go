@@ -37,6 +37,7 @@ type Stream struct {
 	wayBytes      int // not confirmed
 	wayMessages   int
 	sentAt        time.Time
+	endedAt       time.Time
 	confirmNeeded time.Time // when the connection ends unless the peer confirms a mark
 }
 
@@ -172,6 +173,9 @@ func (s *Stream) NextTimeout() time.Time {
 	if s.messages > 0 && len(s.marks) == 0 {
 		due = past
 	}
+	if !s.endedAt.IsZero() {
+		return earlier(due, s.endedAt.Add(lingerTime))
+	}
 	return earlier(due, s.confirmNeeded)
 }
 
@@ -182,5 +186,14 @@ func (s *Stream) Expire(now time.Time) {
 	}
 }
 
-// Empty reports whether nothing waits to be sent, so that a connection that has ended can be closed.
-func (s *Stream) Empty() bool { return s.core.order.head == nil && len(s.core.rest) == 0 }
+// Over reports whether a connection that has ended can be closed: nothing waits to be sent, or the peer does not take it.
+func (s *Stream) Over(now time.Time) bool {
+	c := s.core
+	if c.phase != ended {
+		return false
+	}
+	if s.endedAt.IsZero() {
+		s.endedAt = now
+	}
+	return c.order.head == nil && len(c.rest) == 0 || now.Sub(s.endedAt) >= lingerTime
+}
