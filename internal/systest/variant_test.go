@@ -1,0 +1,117 @@
+package systest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp/admit"
+	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+	"github.com/dnprelay/dnprelay/internal/edge/variant"
+	"github.com/dnprelay/dnprelay/internal/edge/websocket"
+	"github.com/dnprelay/dnprelay/internal/relay"
+)
+
+// newVariants is newStack with listeners for Variants. It returns the URL of the WebSockets and the address by UDP.
+func newVariants(t *testing.T) (s *stack, a *variant.Adapter, url, udp string) {
+	t.Helper()
+	s = newStackWith(t, func(_ *relay.Config, e *edge.Config) {
+		e.Carriers = &edge.Carriers{Secret: []byte("secret of the test"), ConnsMax: 100}
+	}, local(wire.Denetwork))
+	a = variant.New(variant.Config{Hub: s.edge.Hub()})
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := websocket.New(websocket.Config{
+		Hub: s.edge.Hub(), Socket: socket, Log: slog.New(slog.DiscardHandler), Adapters: []websocket.Adapter{a},
+		Info: func() carrier.Info { return carrier.Info{} },
+	})
+	datagrams, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := a.ListenUDP(datagrams, admit.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run("websocket", web.Run)
+	s.run("variants", server.Run)
+	t.Cleanup(func() { s.edge.Hub().Close() })
+	return s, a, "ws://" + socket.Addr().String() + "/dnp", datagrams.LocalAddr().String()
+}
+
+// engine runs a script with a real engine until the test ends.
+func engine(t *testing.T, ctx context.Context, script string, env ...string) (cmd *exec.Cmd, out *lockedBuffer) {
+	t.Helper()
+	godot, err := exec.LookPath("godot3-server")
+	if err != nil {
+		t.Skip("godot3-server is not installed: apt-get install godot3-server")
+	}
+	path, err := filepath.Abs("../../examples/godot/" + script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, out = exec.CommandContext(ctx, godot, "-s", path), &lockedBuffer{}
+	cmd.Dir = t.TempDir() // where the engine logs
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out
+}
+
+// TestVariantExamples runs the clients in examples/godot with a real engine: they see a state change, write it, send a message
+// and get one.
+func TestVariantExamples(t *testing.T) {
+	t.Parallel()
+	s, a, url, udp := newVariants(t)
+	for script, address := range map[string]string{"variant_websocket.gd": url, "variant_udp.gd": udp} {
+		t.Run(script, func(t *testing.T) {
+			from := make(chan bus.Msg, 10)
+			end, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer end()
+			s.publish(`{"op":"put","key":"lamp","describe":true,"access":"read-write","values":[{"name":"on","type":"uint8","value":0},{"name":"colour","type":"vector3f32","value":[1,0.5,0]}]}`)
+			other := s.client(0, dnptest.Cpp())
+			ctx, cancel := context.WithTimeout(s.ctx, patience)
+			defer cancel()
+			cmd, out := engine(t, ctx, script, "DNP="+address)
+			s.until(other, "another client sees what the script wrote", func(c *dnptest.Client) bool {
+				return string(c.Value(`{"v":1,"key":"lamp","names":["on","colour"]}`, 0)) == "\x01"
+			})
+			s.publish(`{"op":"set","key":"lamp","values":{"colour":[0,0,1]}}`)
+			m := receive(t, from, "the script sees the change and says so")
+			if string(m.Data) != "the lamp changed" {
+				t.Errorf("the game server got %q", m.Data)
+			}
+			if err := s.game.Publish(bus.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: []byte("bye")}); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v: %v", cmd, err)
+			}
+			for _, want := range []string{"[welcome, {version:1}]", "lamp, [on, colour], [0, (1, 0.5, 0)], True]", "[set, 3", "{colour:(0, 0, 1)}]", "[msg, "} {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("the engine did not say %q:\n%s", want, out)
+				}
+			}
+			s.publish(`{"op":"remove","key":"lamp"}`)
+		})
+	}
+	if c := a.Stats(); c.Joined != 2 {
+		t.Errorf("%d peers joined, want 2", c.Joined)
+	}
+}
