@@ -24,14 +24,13 @@ const (
 	dropMalformed datagramDrop = iota // it is no Array of the right form
 	dropUnknown                       // no session has its cookie
 	dropLimited                       // there are too many newcomers, in all or of one network
-	dropShort                         // the answer would be longer
 
 	numDatagramDrops = int(iota)
 )
 
 // String returns the name of d in metrics.
 func (d datagramDrop) String() string {
-	return [numDatagramDrops]string{"malformed", "unknown", "limited", "short"}[d]
+	return [numDatagramDrops]string{"malformed", "unknown", "limited"}[d]
 }
 
 // A Server is a listener for Variants by UDP.
@@ -138,15 +137,12 @@ func (s *Server) receive(now time.Time, from netip.AddrPort, p []byte) (datagram
 	return 0, true
 }
 
-// challenge gives a peer a cookie. The answer is no longer than what it answers, because the address may be forged.
+// challenge gives a peer a cookie. The answer is shorter than what it answers, because the address may be forged.
 func (s *Server) challenge(now time.Time, to netip.AddrPort, f *protocol.Frame) (datagramDrop, bool) {
 	if s.gate.Judge(now, to, admit.Request) > admit.Stateless {
 		return dropLimited, false
 	}
 	answer := protocol.Challenge(nil, f.Dialect, s.cookies.New(now, to))
-	if len(answer) > f.Size {
-		return dropShort, false
-	}
 	_, _ = s.socket.WriteToUDPAddrPort(answer, to) // the peer asks again
 	return 0, true
 }

@@ -48,6 +48,7 @@ type Channel struct {
 	progress time.Time // when the peer acknowledged something, or nothing waited
 	resendAt time.Time // zero for no message
 	backoff  int
+	halvedAt time.Time     // when the window became smaller
 	trip     time.Duration // smoothed round trip; 0 before the first
 	datagram []byte
 
@@ -135,6 +136,9 @@ func (c *Channel) receiveLoose(now time.Time, f *Frame) {
 // acknowledged notes that all messages up to a number arrived.
 func (c *Channel) acknowledged(now time.Time, ack int64) {
 	if ack < c.first || ack >= c.first+int64(c.top) { // nothing new, or not sent
+		if c.next > 0 && c.trip > 0 && now.Sub(c.sent[0].at) > missingAfter(c.trip) {
+			c.resend(now)
+		}
 		return
 	}
 	n := int(ack - c.first + 1)
@@ -166,6 +170,10 @@ func (c *Channel) measure(d time.Duration) {
 	c.trip += (d - c.trip) / 8
 }
 
+// missingAfter returns how long after a message the peer would have acknowledged it in what it sends: a peer that speaks and does
+// not has not got it.
+func missingAfter(trip time.Duration) time.Duration { return trip + trip/4 + 20*time.Millisecond }
+
 // resendAfter returns how long to wait for an acknowledgement.
 func (c *Channel) resendAfter() time.Duration { return resendAfter(c.trip, c.backoff) }
 
@@ -183,7 +191,8 @@ func (c *Channel) Advance(now time.Time, emit func(p []byte)) {
 	c.expire(now)
 	c.core.settle(now)
 	if !c.resendAt.IsZero() && !now.Before(c.resendAt) {
-		c.resend()
+		c.backoff++
+		c.resend(now)
 	}
 	c.numbered(now, emit)
 	c.unnumbered(now, emit)
@@ -213,7 +222,7 @@ func (c *Channel) expire(now time.Time) {
 }
 
 // resend has everything sent again that was not acknowledged in time: peers take messages in order only.
-func (c *Channel) resend() {
+func (c *Channel) resend(now time.Time) {
 	kept := c.sent[:c.next]
 	for i := range kept {
 		kept[i].again = true
@@ -223,8 +232,9 @@ func (c *Channel) resend() {
 	}
 	c.core.counts.Repeats += uint64(c.next)
 	c.next, c.nextSize, c.resendAt = 0, 0, time.Time{}
-	c.window = max(windowMin, c.window/2)
-	c.backoff++
+	if now.Sub(c.halvedAt) > c.trip { // one loss is one sign
+		c.window, c.halvedAt = max(windowMin, c.window/2), now
+	}
 }
 
 // numbered sends messages in order while the window and the rate allow it.

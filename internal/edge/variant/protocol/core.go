@@ -16,9 +16,9 @@ const ProtocolVersion = 1
 // Bounds of what a Core holds. All numbers are arbitrary.
 const (
 	// backlogMax and backlogBytesMax bound the reliable messages that wait for a peer. Beyond them the peer is slow, and the
-	// connection ends. A single message may have any size.
+	// connection ends. The last one may have any size.
 	backlogMax      = 256
-	backlogBytesMax = 256 << 10
+	backlogBytesMax = MessageMax + 256<<10
 
 	// looseMax bounds the unreliable messages that wait. Beyond it they are dropped.
 	looseMax      = 64
@@ -344,7 +344,7 @@ func (c *Core) Message(data []byte, reliable bool) {
 		c.unreliable(&m, 3)
 		return
 	}
-	if c.backlog > 0 && (c.backlog >= backlogMax || c.backlogBytes+len(data) > backlogBytesMax) {
+	if c.backlog >= backlogMax || c.backlogBytes > backlogBytesMax {
 		c.End(Slow, "")
 		return
 	}

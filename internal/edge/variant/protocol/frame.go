@@ -85,7 +85,7 @@ func (f *Frame) Begins() bool {
 		return false
 	}
 	m, ok := parseCall(c.Value())
-	return ok && m.name == "hello"
+	return ok && m.name == "hello" && m.wants(variant.Dictionary)
 }
 
 // Challenge appends the datagram that gives a peer a cookie: it has no messages, and is shorter than every Frame that Begins.
