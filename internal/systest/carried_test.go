@@ -70,7 +70,7 @@ func TestTokenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	ports := freePorts(t, 2)
 	p := start(t, "relay", "dev", "--listen", "udp://127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--http", ports[0], "--log-level", "debug", "--log-addresses", "full",
-		"--websocket", ports[1], "--webtransport", "")
+		"--websocket", ports[1], "--webtransport", "", "--variant", "")
 	p.says("web clients")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

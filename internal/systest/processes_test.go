@@ -108,7 +108,7 @@ func start(t *testing.T, name string, args ...string) *process {
 		t.Fatal(err)
 	}
 	if len(args) > 0 && args[0] == "dev" && !slices.Contains(args, "--websocket") { // several run at once, and the port is fixed
-		args = append(slices.Clone(args), "--websocket", "", "--webtransport", "")
+		args = append(slices.Clone(args), "--websocket", "", "--webtransport", "", "--variant", "")
 	}
 	return startCommand(t, exec.Command(filepath.Join(dir, name), args...))
 }

@@ -9,7 +9,7 @@ import (
 func (a *Adapter) Metrics() []telemetry.Metric {
 	of := telemetry.Group[Counts]{Prefix: "dnp.variant.", Read: a.Stats}
 	return []telemetry.Metric{
-		telemetry.GaugeBy("dnp.variant.peers", "{peer}", "Clients that speak Variants, also those that log in, by carrier.", "carrier", func(observe func(string, float64)) {
+		telemetry.GaugeBy("dnp.variant.peers", "{peer}", "Clients that speak Variants, also those that log in, by carrier.", "kind", func(observe func(string, float64)) {
 			s := a.Stats()
 			observe("websocket", float64(s.WebSocket))
 			observe("udp", float64(s.UDP))
