@@ -1,4 +1,4 @@
-# A client in 25 lines, without any addon: it prints what changes, puts the lamp on, and sends a message when the lamp
+# A client in less than 30 lines, without any addon: it prints what changes, puts the lamp on, and sends a message when the lamp
 # changes. Run it beside `relay dev`, or with DNP=ws://host:port/dnp in the environment:
 #
 #	godot3-server -s variant_websocket.gd

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	ws "github.com/coder/websocket"
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	godot "github.com/dnprelay/dnprelay/godot/variant"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/variant"
@@ -53,7 +55,7 @@ func newVariants(t *testing.T) (s *stack, a *variant.Adapter, url, udp string) {
 // engine runs a script with a real engine until the test ends.
 func engine(t *testing.T, ctx context.Context, script string, env ...string) (cmd *exec.Cmd, out *lockedBuffer) {
 	t.Helper()
-	godot, err := exec.LookPath("godot3-server")
+	program, err := exec.LookPath("godot3-server")
 	if err != nil {
 		t.Skip("godot3-server is not installed: apt-get install godot3-server")
 	}
@@ -61,7 +63,7 @@ func engine(t *testing.T, ctx context.Context, script string, env ...string) (cm
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, out = exec.CommandContext(ctx, godot, "-s", path), &lockedBuffer{}
+	cmd, out = exec.CommandContext(ctx, program, "-s", path), &lockedBuffer{}
 	cmd.Dir = t.TempDir() // where the engine logs
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), env...)
@@ -113,5 +115,134 @@ func TestVariantExamples(t *testing.T) {
 	}
 	if c := a.Stats(); c.Joined != 2 {
 		t.Errorf("%d peers joined, want 2", c.Joined)
+	}
+}
+
+// A talker is a client that speaks Variants of Godot 4 by WebSocket.
+type talker struct {
+	*testing.T
+	ctx    context.Context
+	socket *ws.Conn
+}
+
+func talk(s *stack, url string, token string) *talker {
+	s.Helper()
+	socket, _, err := ws.Dial(s.ctx, url, &ws.DialOptions{Subprotocols: []string{variant.Protocol4}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = socket.CloseNow() })
+	p := &talker{T: s.T, ctx: s.ctx, socket: socket}
+	p.say(func(w *godot.Writer) {
+		m := w.Begin(godot.Array)
+		w.String("hello")
+		dictionary(w, "version", func() { w.Int(1) }, "token", token)
+		w.End(m, 2)
+	})
+	return p
+}
+
+func (p *talker) say(write func(w *godot.Writer)) {
+	p.Helper()
+	w := godot.NewWriter(godot.Godot4, nil)
+	write(&w)
+	if err := p.socket.Write(p.ctx, ws.MessageBinary, w.Bytes()); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// hears waits for a message and returns its elements behind the name.
+func (p *talker) hears(name string) (list []godot.Value) {
+	p.Helper()
+	for {
+		_, message, err := p.socket.Read(p.ctx)
+		if err != nil {
+			p.Fatalf("%s: %v", name, err)
+		}
+		v, err := godot.Decode(godot.Godot4, message)
+		if err != nil {
+			p.Fatal(err)
+		}
+		c := v.Elements()
+		if c.Next(); c.Value().Text() != name {
+			continue
+		}
+		for c.Next() {
+			list = append(list, c.Value())
+		}
+		return list
+	}
+}
+
+// TestVariantEnds has clients that are kicked, whose edge leaves, and that come to an edge that leaves: each hears why, and whether
+// it may come again.
+func TestVariantEnds(t *testing.T) {
+	t.Parallel()
+	s, a, url, _ := newVariants(t)
+	s.publish(lampPut) // the relay holds the shard
+	from := make(chan bus.Msg, 1)
+	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(p *talker, reason string, again bool) {
+		t.Helper()
+		if bye := p.hears("bye"); bye[0].Text() != reason || bye[1].Bool() != again {
+			t.Errorf("bye says %q and %v, want %q and %v", bye[0].Text(), bye[1].Bool(), reason, again)
+		}
+	}
+	p := talk(s, url, "")
+	p.hears("welcome")
+	p.say(func(w *godot.Writer) {
+		m := w.Begin(godot.Array)
+		w.String("msg")
+		w.String("who am I")
+		w.End(m, 2)
+	})
+	me := receive(t, from, "the game hears the client").Subject
+	me = me[strings.LastIndex(me, ".")+1:]
+	s.publish(`{"op":"kick","client":"` + me + `"}`)
+	expect(p, "over", false)
+
+	p = talk(s, url, "")
+	p.hears("welcome")
+	s.edge.Hub().Close()
+	expect(p, "leaving", true)
+	expect(talk(s, url, ""), "not ready", true)
+	if c := a.Stats(); c.Joined != 2 {
+		t.Errorf("%d peers joined, want 2", c.Joined)
+	}
+}
+
+// TestVariantOffer has a client make a state, which a game server sees.
+func TestVariantOffer(t *testing.T) {
+	t.Parallel()
+	s, _, url, _ := newVariants(t)
+	s.publish(lampPut)
+	p := talk(s, url, "")
+	p.hears("welcome")
+	p.say(func(w *godot.Writer) {
+		m := w.Begin(godot.Array)
+		w.String("offer")
+		w.Int(-1)
+		w.String("me")
+		fields := w.Begin(godot.Array)
+		field := w.Begin(godot.Array)
+		w.String("pos")
+		w.String("vector2f32")
+		w.Floats(godot.Vector2, 1, 2)
+		w.End(field, 3)
+		w.End(fields, 1)
+		w.End(m, 4)
+	})
+	link := p.hears("link")
+	for link[0].Integer(0) != -1 {
+		link = p.hears("link")
+	}
+	if v := link[3].Elements(); !v.Next() || v.Value().Real(1) != 2 {
+		t.Errorf("the state of the client is %v", link[3])
+	}
+	answer := string(s.ask(s.subjects.Get("s", ""), nil, nil))
+	if !strings.Contains(answer, `"client.`) || !strings.Contains(answer, "[1,2]") {
+		t.Errorf("the space has %s", answer)
 	}
 }
