@@ -67,7 +67,7 @@ func TestEveryFlag(t *testing.T) {
 		"edge": {
 			"help", "version", "nats-url", "nats-user", "nats-password", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
 			"shards", "listen", "auth", "token-keys", "http", "log-level", "log-format", "log-addresses", "http-token", "redis", "forward-listen", "forward-advertise",
-			"websocket", "webtransport", "tls-cert", "tls-key",
+			"websocket", "webtransport", "variant", "tls-cert", "tls-key",
 			"pprof",                                         // by extraArgs, because it exposes the process
 			"nats-ca", "nats-cert", "nats-key", "nats-nkey", // by extraArgs and extraVolumes; authorities by trustedCA
 		},

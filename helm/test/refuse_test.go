@@ -71,6 +71,8 @@ func TestRefused(t *testing.T) {
 		"half of a service":        {"edge.auth.mode=callout,edge.webtransport.enabled=true,edge.tls.secret=a,edge.webtransport.onWebSocketService=true", []string{"edge.webtransport.onWebSocketService=true needs edge.websocket.enabled=true"}},
 		"another port of a node":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.service.type=NodePort", []string{"edge.webtransport.port=3480 needs edge.webtransport.nodePort=3480"}},
 		"WebTransport on gossip":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=7946", []string{"edge.webtransport.port is taken by gossip.port"}},
+		"Variants on DNP":          {"edge.auth.mode=callout,edge.variant.enabled=true,edge.variant.port=3413", []string{"taken by edge.variant.port"}},
+		"open by Variants":         {"edge.variant.enabled=true,edge.variant.service.type=NodePort", []string{"edge.auth.mode=open is refused with edge.variant.service.type=NodePort"}},
 		"WebTransport on DNP":      {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=3413", []string{"taken by edge.webtransport.port"}},
 		"WebSocket on health":      {"edge.websocket.enabled=true,edge.websocket.port=8414", []string{"edge.websocket.port=8414 is taken by edge.adminPort"}},
 		"a listener's name":        {"edge.listeners[0].name=websocket,edge.listeners[0].port=1", []string{"name websocket twice, or it is one that the chart uses"}},

@@ -229,3 +229,33 @@ func TestWebNotes(t *testing.T) {
 		t.Errorf("without these clients the notes say: %s", text)
 	}
 }
+
+// TestVariant requires the listener, port, service and network policy for clients that send Variants by UDP.
+func TestVariant(t *testing.T) {
+	all := mustRender(t, "--set", "edge.variant.enabled=true,edge.variant.port=3416,edge.variant.servicePort=3415,edge.auth.mode=callout,networkPolicy.enabled=true")
+	c := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec.Template.Spec.Containers[0]
+	if !slices.Contains(c.Args, "--variant=:3416") {
+		t.Errorf("an edge has the arguments %q", c.Args)
+	}
+	if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool {
+		return p.Name == "variant" && p.ContainerPort == 3416 && p.Protocol == core.ProtocolUDP
+	}) {
+		t.Errorf("an edge has the ports %+v", c.Ports)
+	}
+	s := find[core.Service](t, all, "r1-dnprelay-edge-variant").Spec
+	if len(s.Ports) != 1 || s.Ports[0].Port != 3415 || s.Ports[0].TargetPort.StrVal != "variant" || s.Ports[0].Protocol != core.ProtocolUDP {
+		t.Errorf("the service is %+v", s)
+	}
+	open := false
+	for _, rule := range find[networking.NetworkPolicy](t, all, "r1-dnprelay-edge").Spec.Ingress {
+		for _, p := range rule.Ports {
+			open = open || p.Port.IntValue() == 3416 && *p.Protocol == core.ProtocolUDP
+		}
+	}
+	if !open {
+		t.Error("the network policy does not let players in")
+	}
+	if mustRender(t).has("Service", "r1-dnprelay-edge-variant") {
+		t.Error("there is a service without such clients")
+	}
+}

@@ -13,6 +13,9 @@
 {{- if .webtransport.enabled }}
 - --webtransport=:{{ .webtransport.port }}
 {{- end }}
+{{- if .variant.enabled }}
+- --variant=:{{ .variant.port }}
+{{- end }}
 {{- end }}
 {{- if include "dnprelay.edgeTLS" . }}
 - --tls-cert=/etc/dnprelay/tls/tls.crt
@@ -78,6 +81,7 @@
 {{- with .Values.edge }}
 {{- if .websocket.enabled }}{{ $_ := set $all "edge.websocket.service" .websocket.service }}{{ end }}
 {{- if and .webtransport.enabled (not .webtransport.onWebSocketService) }}{{ $_ := set $all "edge.webtransport.service" .webtransport.service }}{{ end }}
+{{- if .variant.enabled }}{{ $_ := set $all "edge.variant.service" .variant.service }}{{ end }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}
