@@ -250,6 +250,48 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// TestOvertaken has datagrams without numbers overtake each other on their way to the edge.
+func TestOvertaken(t *testing.T) {
+	n := newNetwork(t, 1, variant.Godot3, 0)
+	n.join()
+	for _, c := range []struct {
+		number int
+		text   string
+	}{{-2, "second"}, {-1, "first"}, {-2, "second again"}, {0, "uncounted"}, {-3, "third"}} {
+		f, _ := ParseFrame(encode(n.dialect, list{n.cookie[:], 0, c.number, list{"msg", c.text, false}}))
+		n.channel.Receive(n.now, &f)
+	}
+	if want := []string{"second", "uncounted", "third"}; !slices.Equal(n.client.loose, want) {
+		t.Errorf("the edge took %q, want %q", n.client.loose, want)
+	}
+	if n.channel.core.counts.Drops[DropStale] != 2 {
+		t.Errorf("the drops are %v", n.channel.core.counts.Drops)
+	}
+}
+
+// TestOrder has numbered messages come too early, twice, and several in a datagram.
+func TestOrder(t *testing.T) {
+	n := newNetwork(t, 1, variant.Godot3, 0)
+	n.join() // hello was 1
+	msg := func(text string) list { return list{"msg", text} }
+	for _, c := range []struct {
+		frame list
+		taken int64
+	}{
+		{list{3, msg("three")}, 1}, {list{2, msg("two")}, 2}, {list{4, msg("four")}, 2}, {list{2, msg("two"), msg("three"), msg("four")}, 4},
+		{list{3, msg("three"), msg("four")}, 4}, {list{5, msg("five"), nil}, 6},
+	} {
+		f, _ := ParseFrame(encode(n.dialect, append(list{n.cookie[:], 0}, c.frame...)))
+		n.channel.Receive(n.now, &f)
+		if n.channel.received != c.taken {
+			t.Errorf("after %v the edge acknowledges %d, want %d", c.frame, n.channel.received, c.taken)
+		}
+	}
+	if want := []string{"two", "three", "four", "five"}; !slices.Equal(n.client.messages, want) {
+		t.Errorf("the edge took %q, want %q", n.client.messages, want)
+	}
+}
+
 func TestResendAfter(t *testing.T) {
 	for _, c := range []struct {
 		trip    time.Duration

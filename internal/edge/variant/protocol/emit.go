@@ -122,18 +122,11 @@ func (c *Core) arrived(now time.Time, t ticket) {
 	}
 }
 
-// again returns a message with values in order as they are now, without those that changed since and will be sent again
-// anyway: an old value must not arrive after a newer one. It reports false if the message has to be sent as it was.
+// again returns a message with values in order as they are now: an old value must not arrive after a newer one. It reports
+// false if the message has to be sent as it was.
 func (c *Core) again(t ticket) ([]byte, bool) {
 	if t.set == nil || t.set.gone {
 		return nil, false
-	}
-	if e := t.set; e.settling {
-		for i, ok := t.mask.Next(0); ok; i, ok = t.mask.Next(i + 1) {
-			if e.fresh.Has(i) || e.aging.Has(i) {
-				t.mask.Clear(i)
-			}
-		}
 	}
 	p := c.setMessage(t.set, t.mask)
 	return p, len(p) <= c.size

@@ -214,6 +214,7 @@ type model struct {
 	dialect  variant.Dialect
 	states   map[int64]map[any]any
 	keys     map[string]int64
+	linked   map[int64]bool // ever
 	messages []string
 	parts    []byte
 	bye      string
@@ -223,7 +224,7 @@ type model struct {
 }
 
 func newModel(t testing.TB, d variant.Dialect) *model {
-	return &model{t: t, dialect: d, states: map[int64]map[any]any{}, keys: map[string]int64{}}
+	return &model{t: t, dialect: d, states: map[int64]map[any]any{}, keys: map[string]int64{}, linked: map[int64]bool{}}
 }
 
 func (c *model) handle(m list) {
@@ -244,10 +245,14 @@ func (c *model) handle(m list) {
 		if c.states[id] != nil {
 			c.t.Errorf("state %d is linked twice", id)
 		}
+		c.linked[id] = true
 		c.states[id], c.keys[m[2].(string)] = values, id
 	case "set":
 		s := c.states[m[1].(int64)]
 		if s == nil {
+			if !c.linked[m[1].(int64)] {
+				c.t.Errorf("values of state %d come before its link", m[1])
+			}
 			return
 		}
 		for k, v := range m[2].(map[any]any) {
