@@ -349,7 +349,9 @@ func TestGodotTexts(t *testing.T) {
 		if got := toJSON(t, f, p); !strings.Contains(got, `"message":"`+want+`"`) {
 			t.Errorf("a message in %v: %s", f, got)
 		}
-		v := write(t, f.dialect, func(w *variant.Writer) { WriteVariant(w, wire.TypeString, append([]byte{byte(len(given)), 0}, given...)) })
+		v := write(t, f.dialect, func(w *variant.Writer) {
+			WriteVariant(w, wire.TypeString, append([]byte{byte(len(given)), 0}, given...))
+		})
 		if v.Text() != want {
 			t.Errorf("a value in %v: %q, want %q", f, v.Text(), want)
 		}
