@@ -179,11 +179,11 @@ func (p *talker) hears(name string) (list []godot.Value) {
 func TestVariantEnds(t *testing.T) {
 	t.Parallel()
 	s, a, url, _ := newVariants(t)
-	s.publish(lampPut) // the relay holds the shard
 	from := make(chan bus.Msg, 1)
 	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
 		t.Fatal(err)
 	}
+	s.publish(lampPut) // the relay holds the shard, and NATS knows of the subscription
 	expect := func(p *talker, reason string, again bool) {
 		t.Helper()
 		if bye := p.hears("bye"); bye[0].Text() != reason || bye[1].Bool() != again {
