@@ -1,12 +1,8 @@
 package systest
 
 import (
-	"context"
 	"encoding/binary"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -168,27 +164,10 @@ func vec3(c ...float32) (p []byte) {
 // TestGodotExample runs examples/godot with a real engine.
 func TestGodotExample(t *testing.T) {
 	t.Parallel()
-	godot, err := exec.LookPath("godot3-server")
-	if err != nil {
-		t.Skip("godot3-server is not installed: apt-get install godot3-server")
-	}
-	script, err := filepath.Abs("../../examples/godot/publish.gd")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newStack(t, local(wire.Denetwork))
 	s.publish(lampPut) // the relay holds the shard
 	p := s.client(0, dnptest.Cpp())
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, godot, "-s", script)
-	cmd.Dir = t.TempDir() // where the engine logs
-	out := &lockedBuffer{}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "NATS="+s.port, "SPACE=s")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	script := engine(t, "../../examples/godot/publish.gd", "NATS="+s.port, "SPACE=s")
 	s.until(p, "the orb is there", func(c *dnptest.Client) bool { return len(c.Value("orb", 0)) == 12 })
 	first := ""
 	if err := p.Do(func(_ time.Time, c *dnptest.Client) { first = string(c.Value("orb", 0)) }); err != nil {
@@ -209,12 +188,6 @@ func TestGodotExample(t *testing.T) {
 	s.until(p, "the script has seen it, and the orb is gone", func(c *dnptest.Client) bool {
 		return c.LinkNamed("orb") == nil || c.LinkNamed("orb").Phase != dnptest.LinkIsUp
 	})
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v: %v", cmd, err)
-	}
-	for _, want := range []string{"put: {epoch:1, seq:", "an error: {error:{code:out_of_range", `value "hp": 256 does not fit uint8`, "changed orb: {hp:0}", "says hello orb", " joined", "remove: {epoch:1"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the engine did not say %q:\n%s", want, out)
-		}
-	}
+	script.ends(0, "put: {epoch:1, seq:", "an error: {error:{code:out_of_range", `value "hp": 256 does not fit uint8`, "changed orb: {hp:0}", "says hello orb", " joined", "remove: {epoch:1")
+	script.clean()
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,27 +49,6 @@ func newVariants(t *testing.T) (s *stack, a *variant.Adapter, url, udp string) {
 	return s, a, "ws://" + socket.Addr().String() + "/dnp", datagrams.LocalAddr().String()
 }
 
-// engine runs a script with a real engine until the test ends.
-func engine(t *testing.T, ctx context.Context, script string, env ...string) (cmd *exec.Cmd, out *lockedBuffer) {
-	t.Helper()
-	program, err := exec.LookPath("godot3-server")
-	if err != nil {
-		t.Skip("godot3-server is not installed: apt-get install godot3-server")
-	}
-	path, err := filepath.Abs("../../examples/godot/" + script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, out = exec.CommandContext(ctx, program, "-s", path), &lockedBuffer{}
-	cmd.Dir = t.TempDir() // where the engine logs
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(append(os.Environ(), "HOME="+t.TempDir()), env...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, out
-}
-
 // TestVariantExamples runs the clients in examples/godot with a real engine: they see a state change, write it, send a message
 // and get one.
 func TestVariantExamples(t *testing.T) {
@@ -88,9 +64,7 @@ func TestVariantExamples(t *testing.T) {
 			defer end()
 			s.publish(`{"op":"put","key":"lamp","describe":true,"access":"read-write","values":[{"name":"on","type":"uint8","value":0},{"name":"colour","type":"vector3f32","value":[1,0.5,0]}]}`)
 			other := s.client(0, dnptest.Cpp())
-			ctx, cancel := context.WithTimeout(s.ctx, patience)
-			defer cancel()
-			cmd, out := engine(t, ctx, script, "DNP="+address)
+			p := engine(t, "../../examples/godot/"+script, "DNP="+address)
 			s.until(other, "another client sees what the script wrote", func(c *dnptest.Client) bool {
 				return string(c.Value(`{"v":1,"key":"lamp","names":["on","colour"]}`, 0)) == "\x01"
 			})
@@ -102,14 +76,8 @@ func TestVariantExamples(t *testing.T) {
 			if err := s.game.Publish(bus.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: []byte("bye")}); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("%v: %v", cmd, err)
-			}
-			for _, want := range []string{"[welcome, {version:1}]", "lamp, [on, colour], [0, (1, 0.5, 0)], True]", "[set, 3", "{colour:(0, 0, 1)}]", "[msg, "} {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("the engine did not say %q:\n%s", want, out)
-				}
-			}
+			p.ends(0, "[welcome, {version:1}]", "lamp, [on, colour], [0, (1, 0.5, 0)], True]", "[set, 3", "{colour:(0, 0, 1)}]", "[msg, ")
+			p.clean()
 			s.publish(`{"op":"remove","key":"lamp"}`)
 		})
 	}
