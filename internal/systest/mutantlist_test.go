@@ -62,7 +62,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "reply_without_position", File: "replication/replicarepair.go", Old: "older := h.Epoch == r.epoch && h.Seq < r.seq", New: "older := false", Run: damageRun},
 	{Name: "reply_to_another_request", File: "replication/replicarepair.go", Old: "h.Prev != r.ask.id || older", New: "older", Run: largeRun,
 		Survives: "a whole answer to an earlier request for the same need is as true, and parts are counted per request"},
-	{Name: "answers_mixed", File: "replication/replicarepair.go", Old: "a.parts == nil || h.Prev != a.id ||", New: "a.parts == nil ||", Run: largeRun},
 	{Name: "reply_keeps_what_is_gone", File: "replication/replicarepair.go", Old: "if !st.dead && st.round != r.answer.round {", New: "if false {"},
 	{Name: "asks_once", File: "replication/replicarepair.go", Old: "r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(r.ask.wait)", New: "r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(time.Hour)",
 		Survives: "the next head, at most 250 ms later, makes it ask again"},
