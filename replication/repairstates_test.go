@@ -144,12 +144,12 @@ func TestAuditFinds(t *testing.T) {
 }
 
 // addExtra gives the replica a state that the store does not have, with one value of three bytes less.
-func (r *replicaTest) addExtra(number uint64, key string) {
+func (t *replicaTest) addExtra(number uint64, key string) {
 	defs := []ValueDef{{Name: "odd", Type: typ("uint16")}}
 	d := &Description{Key: key, Message: []byte(key), Values: defs}
-	c := r.schemas.acquire(defs, 0)
+	c := t.schemas.acquire(defs, 0)
 	st := newState(number, d, c)
-	r.insert(&st)
+	t.insert(&st)
 }
 
 // An answer is true at one position. The replica holds it until then, and does not apply one that

@@ -67,7 +67,6 @@ type viewerTest struct {
 	deaf    bool // the viewer gets nothing
 	holding bool // the network keeps packets for the viewer
 	held    [][]byte
-	scratch wire.Scratch
 	log     []string
 	sizes   int
 	queue   [][]byte // from the test's circuit

@@ -57,7 +57,6 @@ type Viewer struct {
 
 	token     uint64    // of the latest message that asked for an acknowledgement
 	packets   int       // of moves
-	waits     bool      // a message waits for the pace
 	flushAt   time.Time // when what moved may be sent again
 	scrubAt   time.Time
 	probeAt   time.Time // when a packet of moves asks for an acknowledgement
