@@ -246,7 +246,7 @@ func (w *takeoverWorld) trouble() {
 		})
 	}
 	if w.breaks {
-		kinds = append(kinds, w.players[rnd.IntN(len(w.players))].wire.breakOff)
+		kinds = append(kinds, w.players[rnd.IntN(len(w.players))].breaks)
 	}
 	if len(kinds) > 0 {
 		kinds[rnd.IntN(len(kinds))]()

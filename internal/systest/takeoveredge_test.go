@@ -84,7 +84,7 @@ type takeoverEdge struct {
 
 	edge     *edge.Edge
 	workers  []*takeoverWorker
-	carried  []*carriedConn // connections to this process
+	process  *carriedProcess // nil without carried clients
 	bus      *membus.Bus
 	affinity *takeoverAffinity
 	knows    cluster.Roster
@@ -112,7 +112,7 @@ func (e *takeoverEdge) boot() {
 	w.starts++
 	w.disturbed, e.since = w.net.Elapsed(), w.net.Elapsed()
 	e.start, e.alive, e.paused, e.draining, e.dead = w.starts, true, false, false, false
-	e.stopped, e.cut, e.passing, e.carried = takeoverStop{}, takeoverCut{}, make(map[netip.AddrPort][]string), nil
+	e.stopped, e.cut, e.passing = takeoverStop{}, takeoverCut{}, make(map[netip.AddrPort][]string)
 	e.bus = w.hub.Node(fmt.Sprintf("%s.%d", e.name, e.start))
 	e.affinity = &takeoverAffinity{e: e, start: e.start, Node: w.claims.Node(e.name), claims: make(map[string]uint64)}
 	e.affinity.begin()
@@ -131,6 +131,7 @@ func (e *takeoverEdge) boot() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	e.carry()
 	e.workers, e.firsts = nil, make(map[netip.AddrPort]string)
 	for range 2 {
 		k := &takeoverWorker{e: e, start: e.start}
@@ -172,7 +173,7 @@ func (k *takeoverWorker) turn() {
 	batch := k.arrived
 	k.arrived = nil
 	next, err := k.worker.Turn(e.w.net.Now(), batch)
-	e.stepCarried()
+	e.process.step()
 	if err != nil {
 		e.w.Fatal(err)
 	}
@@ -216,6 +217,7 @@ func (e *takeoverEdge) kill() {
 // ends ends the process.
 func (e *takeoverEdge) ends() {
 	e.alive = false
+	e.process.end()
 	e.bus.Close()
 	e.noticed()
 }

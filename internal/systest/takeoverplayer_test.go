@@ -47,7 +47,7 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 	p := &takeoverPlayer{w: w, index: i, commands: newTakeoverCommands(), addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
 	send := func(d []byte) { w.net.Send(p.addr, balancerAddr, d) }
 	if w.carried {
-		p.wire = newCarriedWire(p)
+		p.carry()
 		send = p.wire.send
 	}
 	p.Client = dnptest.NewClient(dnptest.Config{
