@@ -433,6 +433,25 @@ func TestNotWritable(t *testing.T) {
 	s.want("and again")
 }
 
+// TestLinkDownWaitsForRoom: the peer hears of a link that ended while its way took nothing, and as often as usual. It is not told
+// for ever, and would keep the link.
+func TestLinkDownWaitsForRoom(t *testing.T) {
+	s, src := short(t, quiet(), 1, "uint8")
+	s.c.budget.spent -= instant(time.Second)
+	s.e.SetRoom(peerAddr, 0)
+	s.pump()
+	src[0].Remove()
+	s.wait(time.Minute)
+	s.want("the path would lose it")
+	s.e.SetRoom(peerAddr, -1)
+	s.pump()
+	room := s.now
+	for _, again := range linkDownSteps {
+		s.wait(room.Add(again).Sub(s.now))
+		s.want(fmt.Sprint("after ", again), slices.Repeat([]string{"08 0080"}, s.c.loss.copies())...)
+	}
+}
+
 // TestRoom: a way that takes so many bytes gets the most urgent values that fit, and the newest of the others later.
 func TestRoom(t *testing.T) {
 	s, src := short(t, quiet(), 3, "uint8")

@@ -220,7 +220,7 @@ func (c *Conn) nextTimeout() instant {
 	}
 	cfg, now := &c.e.cfg, c.e.clock.now
 	at := min(c.send.nextTimeout(cfg, &c.life, c.path.pace(&c.life, now)), c.acks.nextTimeout(), c.recv.dueAt(cfg, c.client, c.log != nil), c.send.probeAt(cfg, &c.life, &c.path),
-		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(), c.links.flushAt(&c.budget))
+		c.life.nextTimeout(cfg, c.client), c.links.question.nextTimeout(), c.links.nextTimeout(&c.path), c.links.flushAt(&c.budget))
 	if len(c.send.offers) > 0 && c.send.room(cfg.Profile) && !c.inOffers {
 		if offer := c.offerAt(now); offer > now {
 			at = min(at, offer)

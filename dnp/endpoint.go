@@ -226,7 +226,7 @@ func (e *Endpoint) Conn(addr netip.AddrPort) (*Conn, bool) {
 const RoomMax = roomless - 1
 
 // SetRoom says how many bytes the way to the peer at an address takes until the next SetRoom, up to RoomMax; a negative
-// number is no bound, as at first. Without room, values, offers and messages wait, as for a peer that is over its budget: the peer
+// number is no bound, as at first. Without room, values, offers, messages and LinkDowns wait, as for a peer that is over its budget: the peer
 // is sent the newest when there is room again. Acknowledgements, and commands that were sent before, do not wait.
 func (e *Endpoint) SetRoom(addr netip.AddrPort, bytes int) {
 	room := uint16(roomless)

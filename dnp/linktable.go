@@ -94,9 +94,13 @@ func newLinkTable(e *core, send *sendWindow, conn uint32) linkTable {
 	}
 }
 
-// nextTimeout returns when a repeat, a presumption or the scrub is due.
-func (t *linkTable) nextTimeout() instant {
-	return min(t.unanswered.nextTimeout(), t.ups.nextTimeout(), t.downs.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
+// nextTimeout returns when a repeat, a presumption or the scrub is due. LinkDowns wait while the path takes nothing.
+func (t *linkTable) nextTimeout(p *path) instant {
+	at := min(t.unanswered.nextTimeout(), t.ups.nextTimeout(), t.catchUps.nextTimeout(), t.scrub.at)
+	if p.budget.crowd.room == 0 {
+		return at
+	}
+	return min(at, t.downs.nextTimeout())
 }
 
 // find returns the slot of the link to s. It searches the shorter of the two lists,

@@ -64,13 +64,14 @@ func (l *retrySchedule) scheduled(link wire.LinkID) bool {
 	})
 }
 
-// next returns a link whose step is due, and moves it to the next step.
+// next returns a link whose step is due, and moves it to the next step. If the step is late, the next ones are, too.
 func (l *retrySchedule) next(now instant) (due retry, ok bool) {
 	for step, queue := range l.queues {
 		if len(queue) == 0 || queue[0].start.add((*l.steps)[step]) > now {
 			continue
 		}
 		due = l.popFirst(step)
+		due.start = now.add(-(*l.steps)[step])
 		if step+1 < len(*l.steps) {
 			l.queues[step+1] = append(l.queues[step+1], due)
 			l.n++
@@ -149,7 +150,11 @@ func (t *linkTable) sendRepeats(p *path, now instant, out Sender) {
 	for r, ok := t.ups.next(now); ok; r, ok = t.ups.next(now) {
 		p.emit(wire.LinkUp{Link: r.link}.Append(out.Datagram(3)), out)
 	}
-	for r, ok := t.downs.next(now); ok; r, ok = t.downs.next(now) {
+	for p.budget.crowd.room != 0 { // a path that takes nothing would lose all copies, and the peer keep the link for ever
+		r, ok := t.downs.next(now)
+		if !ok {
+			break
+		}
 		for range p.loss.copies() { // the peer never answers a LinkDown
 			p.emit(wire.LinkDown{Link: r.link}.Append(out.Datagram(3)), out)
 		}
