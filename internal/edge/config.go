@@ -237,7 +237,8 @@ type Durable struct {
 
 // Carriers are what clients need that do not speak UDP; see carrier.Hub. They belong to the first listener.
 type Carriers struct {
-	// Secret makes the tokens of clients. All edges of a deployment must have the same.
+	// Secret makes the tokens of clients. Edges that take sessions over from each other must have the same. Without Durable each
+	// process must have its own, because no other one knows the sessions of its tokens.
 	Secret []byte
 
 	// ConnsMax bounds their connections. 0 means SessionsMax.
