@@ -45,6 +45,7 @@ type audit struct {
 	newest uint64 // the highest epoch in which a relay served
 
 	players []*player
+	carried *chaosCarried // nil without carried clients
 
 	comparisons int
 	damaged     bool // the bus damages messages, so checksums may differ
@@ -75,6 +76,9 @@ func (a *audit) problem(format string, args ...any) {
 
 // published checks every message before the bus may lose or delay it.
 func (a *audit) published(from string, m bus.Msg) {
+	if a.carried != nil {
+		a.carried.published(from, m)
+	}
 	switch m.Subject {
 	case a.g.subjects.Head(cluster.Shard(audited, simShards)):
 		epoch, _ := replication.HeadEpoch(m.Data)
@@ -155,7 +159,7 @@ func (a *audit) step() {
 		}
 	}
 	for _, e := range a.g.edges {
-		r := e.worker.Replica(audited)
+		r := e.replica(audited)
 		if r == nil {
 			continue
 		}
@@ -171,6 +175,9 @@ func (a *audit) step() {
 	}
 	for _, p := range a.players {
 		p.prompt(a)
+	}
+	if a.carried != nil {
+		a.carried.step()
 	}
 }
 
@@ -266,7 +273,10 @@ func (a *audit) lag() {
 		}
 	}
 	for _, e := range a.g.edges {
-		r := e.worker.Replica(audited)
+		if !e.bus.Connected() {
+			e.awayAt = now
+		}
+		r := e.replica(audited)
 		switch {
 		case r == nil || store == nil || e.paused || !holder.bus.Connected() || !e.bus.Connected() || a.g.isCut(holder, e) || a.g.hub.Loss > usualLoss:
 			e.lagSince, e.excused = time.Time{}, true
@@ -310,7 +320,7 @@ func (a *audit) check() {
 		if e.look.backwards != "" {
 			a.g.Errorf("%s: %s", e.node, e.look.backwards)
 		}
-		r := e.worker.Replica(audited)
+		r := e.replica(audited)
 		if r == nil || a.damaged {
 			continue
 		}

@@ -134,9 +134,10 @@ type carriedConfig struct {
 	Kind carrier.Kind
 	Loss float64 // of datagrams by WebTransport
 
-	Choose   func() *carriedProcess // to connect to; nil if none answers
-	Waits    func() bool            // the client waits for an answer of its edge
-	Opened   func(c *carriedConn)   // the edge has greeted
+	Choose   func() *carriedProcess  // to connect to; nil if none answers
+	Waits    func() bool             // the client waits for an answer of its edge
+	Opened   func(c *carriedConn)    // the edge has greeted
+	Refused  func(x *carriedProcess) // the edge did not take the token
 	Closed   func(c *carriedConn, r carrier.Reason)
 	FromEdge func(c *carriedConn, p []byte)   // the edge sends a datagram, valid during the call
 	ToClient func(p []byte)                   // it arrives
@@ -181,8 +182,13 @@ func (w *carriedWire) dial() {
 		Token   string
 		Resumed bool
 	}
-	if err := json.Unmarshal(seat.Greeting(), &greeting); err != nil || w.token != "" && (!greeting.Resumed || greeting.Token != w.token) {
+	switch err := json.Unmarshal(seat.Greeting(), &greeting); {
+	case err != nil, greeting.Resumed != (greeting.Token == w.token):
 		w.Wrong("%s greets with %s: %v", x.name, seat.Greeting(), err)
+	case w.token != "" && !greeting.Resumed:
+		seat.Release()
+		w.Refused(x)
+		return
 	}
 	w.token = greeting.Token
 	c := &carriedConn{wire: w, process: x, home: w.home}

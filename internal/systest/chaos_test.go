@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -19,26 +20,31 @@ import (
 // to hold (audit), and every client must have the truth in the end.
 func TestChaos(t *testing.T) {
 	var heals []time.Duration
+	var carried carriedCounts
 	worlds, comparisons := 0, 0
 	repeated(t, 20, func(t *testing.T, seed uint64) {
-		h, n := chaos(t, seed)
-		heals, worlds, comparisons = append(heals, h...), worlds+1, comparisons+n
+		a := chaos(t, seed)
+		heals, worlds, comparisons = append(heals, a.heals...), worlds+1, comparisons+a.comparisons
+		if a.carried != nil {
+			carried.add(a.carried.carriedCounts)
+		}
 	})
 	if worlds > 1 && comparisons < 100*worlds {
 		t.Errorf("only %d comparisons of a replica with a store in %d worlds, so little was tested", comparisons, worlds)
 	}
+	if worlds >= 20 && carried.none() {
+		t.Errorf("carried clients in %d worlds: %+v, so little was tested", worlds, carried)
+	}
+	t.Logf("carried clients: %+v", carried)
 	t.Logf("replicas equalled the holder after: %s", spread(heals))
 }
 
-func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
+func chaos(t *testing.T, seed uint64) *audit {
 	g := newRing(t, seed, 3)
 	rng := rand.New(rand.NewPCG(seed, 4))
 	g.usual()
 	g.leases.Loss, g.leases.Late = 0.02, 0.5
-	g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
-	for i := range 4 {
-		g.play(g.edges[i%2])
-	}
+	g.begin(seed)
 	x := g.attack(seed)
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	spoiling := seed%spoiledShare == 0
@@ -58,25 +64,52 @@ func chaos(t *testing.T, seed uint64) (heals []time.Duration, comparisons int) {
 		if rng.IntN(40) == 0 {
 			g.fault(rng)
 		}
+		if c := g.audit.carried; c != nil && c.rng.IntN(40) == 0 {
+			c.fault()
+		}
 		if turn%2 == 0 {
 			g.audit.step()
 		}
 	}
 	g.heal()
-	g.net.Run(15 * time.Second)
+	g.net.Run(10 * time.Second)
+	if c := g.audit.carried; c != nil {
+		c.quiet = true
+	}
+	g.net.Run(5 * time.Second)
 	m.repeat()
 	g.net.Run(2 * time.Second)
 	m.checkAll(t, g.audit.players)
 	if spoiling {
 		g.unspoiled()
 	}
-	g.audit.check()
 	x.check(t)
-	g.endings.check(t)
+	if c := g.audit.carried; c != nil {
+		x.stop()
+		c.check()
+	}
+	g.audit.check()
+	g.endings.check(t, dnp.CloseDrain.String())
 	if g.audit.comparisons < 10 { // TestChaos judges the sum over all seeds
 		t.Errorf("only %d comparisons of a replica with a store, so little was tested", g.audit.comparisons)
 	}
-	return g.audit.heals, g.audit.comparisons
+	return g.audit
+}
+
+// begin starts the edges and the clients.
+func (g *ring) begin(seed uint64) {
+	if !carries(seed) {
+		g.edges = []*simEdge{g.startEdge(wire.Denetwork, nil), g.startEdge(wire.Denetwork, nil)}
+		for i := range 4 {
+			g.play(g.edges[i%2])
+		}
+		return
+	}
+	g.edges = []*simEdge{g.startEdge(wire.Denetwork, g.withCarriers), g.startEdge(wire.Denetwork, g.withCarriers)}
+	g.audit.carried = newChaosCarried(g, seed)
+	for i := range 4 - g.audit.carried.clients {
+		g.play(g.edges[i%2])
+	}
 }
 
 // In one of so many rounds of the chaos test values in replicas are damaged, in the turns before this
@@ -88,7 +121,7 @@ const (
 
 // spoil damages a value in a replica of some edge.
 func (g *ring) spoil(rng *rand.Rand) {
-	r := g.edges[rng.IntN(len(g.edges))].worker.Replica(audited)
+	r := g.edges[rng.IntN(len(g.edges))].replica(audited)
 	if r == nil {
 		return
 	}
@@ -105,7 +138,7 @@ func (g *ring) unspoiled() {
 	_, store := g.authority()
 	found := uint64(0)
 	for _, e := range g.edges {
-		r := e.worker.Replica(audited)
+		r := e.replica(audited)
 		found += r.Stats().Divergence
 		if d := differ(store, r); d != "" {
 			g.Errorf("%s was damaged and did not heal: %s", e.node, d)
@@ -121,7 +154,7 @@ func (g *ring) fault(rng *rand.Rand) {
 	r := g.relays[rng.IntN(len(g.relays))]
 	e := g.edges[rng.IntN(len(g.edges))]
 	later := func(most time.Duration, f func()) { g.net.Schedule(time.Duration(rng.Int64N(int64(most))), f) }
-	if r.dead || r.paused {
+	if r.dead || r.paused || e.dead || e.drains {
 		return
 	}
 	switch rng.IntN(14) {
@@ -149,7 +182,8 @@ func (g *ring) fault(rng *rand.Rand) {
 		later(10*time.Second, func() { bus.SetConnected(true) })
 	case 5:
 		e.bus.SetConnected(false)
-		later(10*time.Second, func() { e.bus.SetConnected(true) })
+		bus := e.bus
+		later(10*time.Second, func() { bus.SetConnected(true) })
 	case 6:
 		g.drain(r)
 		later(5*time.Second, func() {
@@ -173,10 +207,14 @@ func (g *ring) fault(rng *rand.Rand) {
 			}
 		})
 	case 10:
-		p := g.audit.players[0]
-		g.audit.players = g.audit.players[1:]
-		p.do(p.Close)
-		g.play(p.edge)
+		if len(g.audit.players) == 0 { // carried clients are about to begin anew
+			return
+		}
+		if p := g.audit.players[0]; p.carried == nil {
+			g.audit.players = g.audit.players[1:]
+			p.do(p.Close)
+			g.play(p.edge)
+		}
 	case 12: // the holder's leases stand still, so it believes for long that it is the holder
 		if h, _ := g.authority(); h != nil && len(g.relays) > 1 {
 			g.stick(h, true)
@@ -272,11 +310,14 @@ func (g *ring) heal() {
 			g.cut(r.node, e, false)
 		}
 	}
+	if g.audit.carried != nil {
+		g.audit.carried.heal()
+	}
 	g.tell()
 	players := g.audit.players
 	g.audit.players = nil
 	for _, p := range players {
-		if p.Phase() == dnptest.Connected {
+		if p.carried != nil || p.Phase() == dnptest.Connected {
 			g.audit.players = append(g.audit.players, p)
 		} else { // its edge rejected it while the bus was gone
 			g.play(p.edge)
@@ -292,20 +333,24 @@ type seen struct {
 
 // play connects a client that records what it sees.
 func (g *ring) play(e *simEdge) *player {
+	p := g.newPlayer(e)
+	g.add(p, dnptest.Cpp(), g.seeing(p), func(d []byte) { g.net.Send(p.addr, e.addr, d) })
+	g.audit.players = append(g.audit.players, p)
+	return p
+}
+
+// seeing returns an application that records what a client sees.
+func (g *ring) seeing(p *player) dnptest.App {
 	news := make(map[string]seen)
-	linked := make(map[string]time.Time)
-	var p *player
-	p = g.connect(e, dnptest.Cpp(), dnptest.App{
+	p.linked = make(map[string]time.Time)
+	return dnptest.App{
 		Updated: func(l *dnptest.Link, i int) {
 			if v := l.State.Value(i); i == 0 && len(v) == 2 && v[0]|v[1] != 0 {
 				g.audit.saw(p, news, string(l.Message), binary.LittleEndian.Uint16(v))
 			}
 		},
-		LinkUp: func(l *dnptest.Link) { linked[string(l.Message)] = g.net.Now() },
-	})
-	p.edge, p.linked = e, linked
-	g.audit.players = append(g.audit.players, p)
-	return p
+		LinkUp: func(l *dnptest.Link) { p.linked[string(l.Message)] = g.net.Now() },
+	}
 }
 
 // saw wants a client to see no older value after a newer one. A new holder may lack what its
@@ -314,9 +359,17 @@ func (a *audit) saw(p *player, news map[string]seen, message string, number uint
 	key, _, _ := strings.Cut(message, "#")
 	last := news[key]
 	if number < last.number && !a.damaged && p.edge.look.epochAt.Before(last.at.Add(-50*time.Millisecond)) {
-		a.problem("a client of %s saw %s go from %d back to %d in one epoch", p.edge.node, key, last.number, number)
+		a.problem("client %v of %s saw %s go from %d back to %d in one epoch", p.addr, p.edge.node, key, last.number, number)
 	}
-	news[key] = seen{number, a.g.net.Now()}
+	news[key] = seen{number, a.g.net.Now().Add(-p.late())}
+}
+
+// late returns how old what the client gets may be.
+func (p *player) late() time.Duration {
+	if p.carried == nil {
+		return 0
+	}
+	return p.carried.late()
 }
 
 // promptly is how long a value that is sent only once may take from the replica to the client:
@@ -325,8 +378,14 @@ const promptly = 25 * time.Millisecond
 
 // prompt wants a client to have what its edge's replica has, if both had the time.
 func (p *player) prompt(a *audit) {
-	now, r := a.g.net.Now(), p.edge.worker.Replica(audited)
-	if r == nil || p.edge.paused || p.Phase() != dnptest.Connected || now.Sub(p.edge.look.changedAt) < promptly {
+	now, r, most := a.g.net.Now(), p.edge.replica(audited), promptly
+	if p.carried != nil {
+		most = carriedPrompt
+	}
+	switch {
+	case r == nil || p.edge.paused || p.Phase() != dnptest.Connected || now.Sub(p.edge.look.changedAt) < most:
+		return
+	case p.carried != nil && !p.carried.steady():
 		return
 	}
 	for st := range r.All() {
@@ -338,7 +397,7 @@ func (p *player) prompt(a *audit) {
 		}
 		for i := range sampled(st.Values) {
 			if !bytes.Equal(l.State.Value(i), st.Values.Value(i)) {
-				a.problem("a client of %s has % x as %s[%d], its edge has % x since %v", p.edge.node,
+				a.problem("client %v of %s has % x as %s[%d], its edge has % x since %v", p.addr, p.edge.node,
 					l.State.Value(i), message, i, st.Values.Value(i), now.Sub(p.edge.look.changedAt))
 			}
 		}
@@ -376,7 +435,7 @@ func damage(t *testing.T, seed uint64) {
 	_, store := g.authority()
 	found := uint64(0)
 	for _, e := range g.edges {
-		r := e.worker.Replica(audited)
+		r := e.replica(audited)
 		found += r.Stats().Divergence
 		if d := differ(store, r); d != "" {
 			t.Errorf("%s differs %v after the last change: %s", e.node, healMax, d)

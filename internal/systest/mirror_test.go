@@ -37,6 +37,9 @@ const (
 	kindWide                 // 130 values in two views, too many for one LinkUpdate
 )
 
+// farewell is the message that clients get about a state that ends.
+const farewell = "bye"
+
 // wideValues is the number of values of a wide state. A view takes 128.
 const wideValues = 130
 
@@ -175,8 +178,8 @@ func (s *mirrored) put() string {
 		}
 		values = append(values, fmt.Sprintf(`{"type":%s,"value":%s}`, typ, s.literal(i)))
 	}
-	return fmt.Sprintf(`{"op":"put","key":%q,"message":%q,"farewell":"bye",%s"audience":%s,"values":[%s]}`,
-		s.key, s.message(), s.level, s.audience(), strings.Join(values, ","))
+	return fmt.Sprintf(`{"op":"put","key":%q,"message":%q,"farewell":%q,%s"audience":%s,"values":[%s]}`,
+		s.key, s.message(), farewell, s.level, s.audience(), strings.Join(values, ","))
 }
 
 // value returns value i as a client has it.

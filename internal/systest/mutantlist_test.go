@@ -142,6 +142,17 @@ var mutantList = []mutants.Mutant{
 	{Name: "early_delivered", File: "dnp/recvwindow.go", Old: "case n < w.next || w.has(n):\n\t\treturn n, arrivalRepeat", New: "case n < w.next:\n\t\treturn n, arrivalRepeat\n\tcase n > w.next+2:\n\t\treturn n, arrivalDue", Run: troubleRun},
 	{Name: "held_value_sent", File: "dnp/hold.go", Old: "case held.undecided:\n\t\treturn true", New: "case held.undecided:\n\t\treturn false", Run: stormRun},
 
+	// Connections of carried clients that are lost, forgotten, or take nothing.
+	{Name: "late_end_takes_the_new_connection", File: "internal/edge/carrier/hub.go", Old: "if h.conns[c.addr] == c {", New: "if true {"},
+	{Name: "carried_seats_are_kept", File: "internal/edge/carrier/conn.go", Old: "\tc.hub.leave(c.home)\n", New: ""},
+	{Name: "carried_writable_is_not_told", File: "internal/edge/carried.go", Old: "func (r *carriage) Writable(c *carrier.Conn) {\n\tr.w.must(func(time.Time) { r.w.setReachable(c.Addr()) })", New: "func (r *carriage) Writable(c *carrier.Conn) {\n\t_ = c"},
+	{Name: "carried_are_not_told_that_it_is_over", File: "internal/edge/carried.go", Old: "w.node.hub.End(client, carrier.Unknown)", New: "_ = client"},
+	{Name: "carried_lost_but_reachable", File: "internal/edge/carried.go", Old: "c, room := w.node.hub.Conn(client), 0", New: "c, room := w.node.hub.Conn(client), -1"},
+	{Name: "link_down_while_away", File: "dnp/repeat.go", Old: "for p.budget.crowd.room != 0 {", New: "for {"},
+	{Name: "confirmed_stays_on_its_way", File: "internal/edge/carrier/flow.go", Old: "f.way, f.marked = f.way-bytes, 0", New: "f.marked = 0",
+		Survives: "the window grows to more than a connection of the simulation carries in its life; the tests of package carrier notice it"},
+	{Name: "carried_end_is_not_heard", File: "internal/edge/carried.go", Old: "r.w.takeover.DirectLost(now, c.Addr())\n\t\t}\n\t\tr.w.setReachable(c.Addr())", New: "r.w.takeover.DirectLost(now, c.Addr())\n\t\t}"},
+
 	// Forged logins that take what others need.
 	{Name: "login_not_greeted", File: "dnp/proof.go", Old: "case verdict == admit.Stateless:\n\t\te.greet(from, 1+len(p), now, out)", New: "case verdict == admit.Stateless:", Run: floodRun},
 	{Name: "greeting_never_proves", File: "dnp/proof.go", Old: "u = e.addUnproven(from, now)\n\t}\n\tu.hello, u.number", New: "return\n\t}\n\tu.hello, u.number", Run: floodRun},

@@ -19,7 +19,6 @@ import (
 var (
 	takeoverSeeds = flag.Int("takeover-seeds", len(takeoverPlans), "number of seeds of TestTakeover; each seed has one of the plans, in turn")
 	takeoverFirst = flag.Uint64("takeover-first", 1, "the first seed of TestTakeover")
-	takeoverStory = flag.Bool("takeover-story", false, "print the events of TestTakeover")
 )
 
 // In a seed clients are busy for takeoverPlay, with faults, and then for takeoverHeal without.
@@ -162,13 +161,6 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 func (w *takeoverWorld) tell(format string, v ...any) {
 	w.disturbed = w.net.Elapsed()
 	w.print(format, v...)
-}
-
-func (w *takeoverWorld) print(format string, v ...any) {
-	if *takeoverStory {
-		fmt.Printf("%v ", w.net.Elapsed())
-		fmt.Printf(format+"\n", v...)
-	}
 }
 
 func (w *takeoverWorld) failf(format string, v ...any) {
@@ -343,7 +335,7 @@ func playSeeds(t *testing.T, n int, plans []takeoverPlan) (all []takeoverOutcome
 		}
 		w.plan, w.fenced = w.name, w.fence.seen
 		if all = append(all, w.takeoverOutcome); t.Failed() {
-			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -takeover-story", s)
+			t.Logf("repeat with -takeover-first %d -takeover-seeds 1 -story", s)
 		}
 	}
 	return all

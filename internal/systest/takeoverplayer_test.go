@@ -18,6 +18,7 @@ import (
 // which the client talks.
 type takeoverPlayer struct {
 	*dnptest.Client
+	teller
 	w      *takeoverWorld
 	index  int
 	addr   netip.AddrPort
@@ -29,9 +30,7 @@ type takeoverPlayer struct {
 	said     int    // messages that the client sent
 	consumed int    // of these, those that the game has
 	cursor   uint64 // number of the newest consumed message, plus one
-	told     int    // messages of the game that an edge promised to send
-	telling  bool   // a message waits for that promise
-	got      int    // of the told messages, those that arrived
+	got      int    // of the messages of its teller, those that arrived
 	bursts   int    // messages that the game sent without waiting for an answer
 	heard    int    // of these, those that arrived
 	last     int    // ordinal of the newest of these
@@ -45,6 +44,7 @@ type takeoverPlayer struct {
 
 func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
 	p := &takeoverPlayer{w: w, index: i, commands: newTakeoverCommands(), addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), uint16(40000+i))}
+	p.teller = teller{w: w.world, name: func() string { return p.name }, payload: p.payload, refused: p.refuses, over: func() bool { return p.frozen }}
 	send := func(d []byte) { w.net.Send(p.addr, balancerAddr, d) }
 	if w.carried {
 		p.carry()
@@ -224,11 +224,10 @@ func (p *takeoverPlayer) burst() {
 func (p *takeoverPlayer) listen() {
 	w := p.w
 	if !p.telling && !w.healed {
-		p.telling = true
 		if w.net.Rand().IntN(20) == 0 {
 			p.burst()
 		}
-		p.tellNext()
+		p.tell()
 	}
 	if !w.healed {
 		w.net.Schedule(time.Duration(20+w.net.Rand().IntN(150))*time.Millisecond, p.listen)
@@ -248,26 +247,6 @@ func longPayload(i int) bool { return i%40 == 17 }
 // refuses reports whether the client does not take message i of the game, because it is Java.
 func (p *takeoverPlayer) refuses(i int) bool {
 	return longPayload(i) && p.Behaviour().LongMessage != dnptest.LongWorks
-}
-
-func (p *takeoverPlayer) tellNext() {
-	w := p.w
-	if p.frozen {
-		return
-	}
-	m := bus.Msg{
-		Subject: w.subjects.To("s", p.name), Data: p.payload(p.told), Header: map[string]string{"Dnp-Token": strconv.Itoa(p.told + 1)},
-	}
-	patience := time.Duration(50+w.net.Rand().IntN(250)) * time.Millisecond // often shorter than a message waits
-	w.game.Request(m, patience, func(answer bus.Msg, err error) {
-		refused := err == nil && p.refuses(p.told) && strings.Contains(string(answer.Data), `"too_large"`)
-		if err == nil && !strings.Contains(string(answer.Data), "error") || refused {
-			p.told++
-			p.telling = false
-			return
-		}
-		w.net.Schedule(20*time.Millisecond, p.tellNext)
-	})
 }
 
 func (p *takeoverPlayer) message(m dnptest.Message) {

@@ -174,6 +174,13 @@ func (x *twin) send(client netip.AddrPort, kind string, p []byte, door twinDoor)
 	door(p)
 }
 
+// stop ends the attack.
+func (x *twin) stop() {
+	if x != nil {
+		x.stopped = true
+	}
+}
+
 // check fails if the twin did little.
 func (x *twin) check(t *testing.T) {
 	t.Helper()
@@ -227,7 +234,8 @@ func (n *endings) note(e event) {
 		return
 	}
 	n.over[addr] = true
-	if p.Phase() == dnptest.Connected {
+	p.world.print("the session of %v has ended: %s", addr, e.Reason)
+	if p.Phase() == dnptest.Connected && (p.carried == nil || !p.carried.missed) {
 		n.list = append(n.list, e)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/replication"
@@ -28,6 +29,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random tests")
+	story  = flag.Bool("story", false, "print what happens in the simulations of chaos and of durable sessions")
 	rounds = flag.Int("rounds", 0, "rounds of each random test; 0 for the test's own number")
 )
 
@@ -79,6 +81,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.endings.note(e)
 	})
 	return w
+}
+
+// print prints a line of the story.
+func (w *world) print(format string, v ...any) {
+	if *story {
+		fmt.Printf("%v ", w.net.Elapsed())
+		fmt.Printf(format+"\n", v...)
+	}
 }
 
 // newWorldWithEdge returns a world of the flag's seed with a relay and an edge.
@@ -208,18 +218,27 @@ func (w *world) turnWorker(r *simRelay, l *relay.Worker) {
 // A simEdge is an edge with one worker.
 type simEdge struct {
 	outputBuffer
-	node   string
-	addr   netip.AddrPort
-	worker *edge.Worker
-	bus    *membus.Bus
-	next   time.Time
-	world  *world
+	world   *world
+	addr    netip.AddrPort
+	profile wire.Profile
+	config  edge.Config
+	starts  int
+	node    string // its name on the bus; each start has another one
 
+	edge    *edge.Edge
+	worker  *edge.Worker
+	process *carriedProcess // nil without carried clients
+	bus     *membus.Bus
+	next    time.Time
+
+	dead     bool
+	drains   bool
 	paused   bool
 	arrived  []udp.Datagram // datagrams that arrived while it was paused
 	look     look
 	lagSince time.Time // since when its replica is not at the holder's position; zero if it is
 	excused  bool      // something stood between the two
+	awayAt   time.Time // when it was seen without the bus last
 }
 
 // A look is the state of an edge's replica at the end of a turn.
@@ -234,45 +253,98 @@ type look struct {
 func (w *world) startEdge(profile wire.Profile, change func(*edge.Config)) *simEdge {
 	w.Helper()
 	w.hosts++
-	cfg := edge.Config{
+	s := &simEdge{world: w, profile: profile, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
+	s.config = edge.Config{
 		Node: fmt.Sprintf("edge%d", w.hosts), Workers: 1, Shards: simShards, Flush: 5 * time.Millisecond, OpenSpace: "s",
 		Bus: w.hub.Node(fmt.Sprintf("edge%d", w.hosts)), Subjects: w.subjects,
 		NewID: w.newID, Seed: w.net.Rand().Uint64, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
-		change(&cfg)
+		change(&s.config)
 	}
-	e, err := edge.New(cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	s := &simEdge{world: w, node: cfg.Node, bus: w.hub.Node(cfg.Node), addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(w.hosts)}), 3413)}
-	probe := dnp.ProbePing
-	if profile == wire.Spec {
-		probe = dnp.ProbeHello
-	}
-	s.worker, err = e.AddWorker(edge.Listener{Profile: profile, Probe: probe}, s, func() {
-		s.next = time.Time{}
-		w.net.Wake(s.addr)
-	})
-	if err == nil {
-		err = e.Start()
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	s.boot()
 	w.net.Attach(s.addr, s)
 	return s
 }
 
+// boot starts the process of the edge.
+func (s *simEdge) boot() {
+	w := s.world
+	w.Helper()
+	s.starts++
+	s.node = s.config.Node
+	if s.starts > 1 {
+		s.node = fmt.Sprintf("%s.%d", s.config.Node, s.starts)
+		s.config.Bus = w.hub.Node(s.node)
+	}
+	s.bus = w.hub.Node(s.node)
+	s.dead, s.drains, s.paused, s.arrived, s.next, s.look = false, false, false, nil, time.Time{}, look{backwards: s.look.backwards}
+	if s.config.Carriers != nil {
+		s.config.Carriers.Secret = []byte(s.node) // without durable sessions, each process has its own
+	}
+	var err error
+	if s.edge, err = edge.New(s.config); err != nil {
+		w.Fatal(err)
+	}
+	probe := dnp.ProbePing
+	if s.profile == wire.Spec {
+		probe = dnp.ProbeHello
+	}
+	process := s.starts
+	s.worker, err = s.edge.AddWorker(edge.Listener{Profile: s.profile, Probe: probe}, s, func() {
+		if s.starts == process {
+			s.next = time.Time{}
+			w.net.Wake(s.addr)
+		}
+	})
+	if err == nil {
+		err = s.edge.Start()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	if s.config.Carriers != nil {
+		s.process = &carriedProcess{name: s.node, hub: s.edge.Hub(), rests: func() bool { return s.paused }}
+	}
+	w.net.Wake(s.addr)
+}
+
+// kill ends the process as kill -9 would.
+func (s *simEdge) kill() {
+	s.dead, s.paused, s.arrived = true, false, nil
+	s.bus.Close()
+	s.process.end()
+}
+
+// replica returns the edge's replica of a space, or nil.
+func (s *simEdge) replica(space string) *replication.Replica {
+	if s.dead {
+		return nil
+	}
+	return s.worker.Replica(space)
+}
+
 // Receive, Advance and NextTimeout make a simEdge a node of the network.
 func (s *simEdge) Receive(now time.Time, from netip.AddrPort, p []byte) {
-	if s.paused {
+	switch {
+	case s.dead:
+		return
+	case s.paused:
 		s.arrived = append(s.arrived, udp.Datagram{From: from, Data: p})
 		return
 	}
 	s.world.endings.served = from
 	s.turn(now, []udp.Datagram{{From: from, Data: p}})
+	s.world.endings.served = netip.AddrPort{}
+}
+
+// receiveCarried takes a datagram of a carried client.
+func (s *simEdge) receiveCarried(c *carrier.Conn, p []byte) {
+	if c.Receive(p) != nil || s.paused {
+		return // the connection has ended, or the datagram waits
+	}
+	s.world.endings.served = c.Addr()
+	s.turn(s.world.net.Now(), nil)
 	s.world.endings.served = netip.AddrPort{}
 }
 
@@ -288,7 +360,7 @@ func (s *simEdge) pause(paused bool) {
 }
 
 func (s *simEdge) Advance(now time.Time)          { s.turn(now, nil) }
-func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, !s.paused }
+func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, !s.paused && !s.dead }
 
 func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 	next, err := s.worker.Turn(now, batch)
@@ -296,6 +368,7 @@ func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
 		s.world.Fatal(err)
 	}
 	s.next = next
+	s.process.step()
 	s.look.take(now, s.worker.Replica("s"))
 }
 
@@ -349,7 +422,8 @@ type player struct {
 
 	gaveUp bool // its edge gave it up, and the client does not know
 
-	linked map[string]time.Time // when links came up, by message, if an audit looks
+	linked  map[string]time.Time // when links came up, by message, if an audit looks
+	carried *carriedSession      // nil for a client that speaks UDP
 }
 
 // join connects a new client to an edge and waits until game servers know it.
@@ -374,20 +448,30 @@ func (w *world) joined() (names []string) {
 
 // connect starts to connect a new client to an edge.
 func (w *world) connect(e *simEdge, b dnptest.Behaviour, app dnptest.App) *player {
-	w.Helper()
+	p := w.newPlayer(e)
+	w.add(p, b, app, func(d []byte) { w.net.Send(p.addr, e.addr, d) })
+	return p
+}
+
+// newPlayer returns a player with an address, whose client is not made.
+func (w *world) newPlayer(e *simEdge) *player {
 	w.hosts++
-	p := &player{world: w, edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+	return &player{edge: e, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.hosts >> 8), byte(w.hosts)}), 5000)}
+}
+
+// add starts to connect the client of a player, which has an address.
+func (w *world) add(p *player, b dnptest.Behaviour, app dnptest.App, send func(d []byte)) {
+	p.world = w
 	p.Client = dnptest.NewClient(dnptest.Config{
-		Behaviour: b, App: app, Server: e.addr, Send: func(d []byte) {
+		Behaviour: b, App: app, Server: p.edge.addr, Send: func(d []byte) {
 			w.fromClient(p.addr, d)
-			w.net.Send(p.addr, e.addr, d)
+			send(d)
 		},
 	})
 	w.endings.clients[p.addr] = p
 	w.net.Attach(p.addr, p.Client)
 	p.Connect(w.net.Now())
 	w.net.Wake(p.addr)
-	return p
 }
 
 // do calls f with the current time and wakes the client.
