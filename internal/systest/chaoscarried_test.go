@@ -27,8 +27,12 @@ const (
 	carriedPrompt = promptly + 2*carriedDelay
 	carriedForget = 100 * time.Second // in which nothing remains of clients that left without a word
 
-	// carriedRemedy is after how long a client has all values that a connection lost: the last refresh, and a flush.
+	// carriedRemedy is after how long a client has all values that a connection lost: the last refresh comes 1.5 s after a
+	// change. An edge that sends for longer than carriedBlind to a client that gets nothing may waste all of them; then the
+	// scrub brings the values, within carriedScrub.
 	carriedRemedy = 1750 * time.Millisecond
+	carriedBlind  = 1400 * time.Millisecond
+	carriedScrub  = 7 * time.Second
 )
 
 // chaosCarried is the part of the chaos simulation that carried clients add.
@@ -99,6 +103,7 @@ type carriedSession struct {
 	began  time.Duration   // when it was accepted
 	opened time.Duration   // when its connection was made
 	lost   time.Duration   // when the connection before that was lost
+	blind  time.Duration   // and how long after that its edge noticed
 	rested time.Duration   // when it last took nothing
 	rest   time.Duration   // and for how long
 	missed bool            // it was away for so long that its edge may have given it up
@@ -306,8 +311,12 @@ func (x *chaosCarried) published(from string, m bus.Msg) {
 
 // steady reports whether the client has had a connection to the edge of its session for so long that nothing is missing.
 func (s *carriedSession) steady() bool {
-	w, since := s.wire, s.x.g.net.Elapsed()-carriedRemedy
-	return w.Kind == carrier.WebSocket && w.now != nil && w.now.process == s.at && !w.now.broken && !w.stalled && s.opened < since && s.rested < since
+	w, now := s.wire, s.x.g.net.Elapsed()
+	remedy := carriedRemedy
+	if min(s.blind, s.opened-s.lost) > carriedBlind {
+		remedy = carriedScrub
+	}
+	return w.Kind == carrier.WebSocket && w.now != nil && w.now.process == s.at && !w.now.broken && !w.stalled && now-s.opened > remedy && now-s.rested > carriedRemedy
 }
 
 // step checks the sessions at one moment.
@@ -387,7 +396,7 @@ func (s *carriedSession) moves() {
 func (s *carriedSession) leaves(d time.Duration) {
 	s.x.g.print("client %d is away for %v", s.index, d)
 	s.wire.breakOff(0, carriedDelay)
-	s.missed, s.lost = true, s.x.g.net.Elapsed()
+	s.missed, s.lost, s.blind = true, s.x.g.net.Elapsed(), carriedDelay
 	s.wire.next = s.x.g.net.Elapsed() + d
 }
 
@@ -399,7 +408,7 @@ func (s *carriedSession) loses(client time.Duration) {
 	}
 	s.x.g.print("the connection of client %d breaks; it notices after %v, its edge after %v", s.index, client, edge)
 	s.wire.breakOff(client, edge)
-	s.lost = s.x.g.net.Elapsed()
+	s.lost, s.blind = s.x.g.net.Elapsed(), edge
 }
 
 // stall has the client take nothing for a while.
