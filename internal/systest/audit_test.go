@@ -48,9 +48,10 @@ type audit struct {
 	carried *chaosCarried // nil without carried clients
 
 	comparisons int
-	damaged     bool // the bus damages messages, so checksums may differ
-	spoiled     bool // values in replicas are damaged by hand, unknown to clients
-	large       bool // answers with keyframes are so large that the holder limits them
+	damaged     bool   // the bus damages messages, so checksums may differ
+	spoiled     bool   // values in replicas are damaged by hand, unknown to clients
+	found       uint64 // how often a checksum differed in such a round, in the end
+	large       bool   // answers with keyframes are so large that the holder limits them
 	problems    []string
 }
 
