@@ -106,7 +106,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if d.logs == nil {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
-	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge}
+	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, true}
 	if d.edge, err = newEdge(&d.node, flags, edgeBus, d.logs.Edge(nil), drain); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge}
+	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, false}
 	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}

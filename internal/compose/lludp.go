@@ -14,9 +14,9 @@ func (w *webListeners) openLLUDP() error {
 	if f.LLUDP == "" {
 		return nil
 	}
-	socket, err := listenBuffered(f.LLUDP)
-	if err != nil {
-		return fmt.Errorf("--lludp: %w", err)
+	socket, err := w.listenAdapter("--lludp", f.LLUDP, devLLUDP)
+	if socket == nil {
+		return err
 	}
 	proxies, _ := w.flags.Proxies() // checked with the flags
 	w.lludp = lludp.New(lludp.Config{

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
@@ -45,6 +46,7 @@ type webFlags struct {
 	*config.Variants
 	Viewers *config.LLUDP
 	Edge    *config.Edge
+	Dev     bool // of relay dev
 }
 
 // webListeners are the listeners for clients that do not speak UDP.
@@ -177,14 +179,34 @@ func listenBuffered(address string) (*net.UDPConn, error) {
 	return u, nil
 }
 
+// The addresses of adapters in relay dev, those of the tags of DevCommand.
+const (
+	devLLUDP   = "127.0.0.1:9000"
+	devVariant = "127.0.0.1:3415"
+)
+
+// listenAdapter opens the port of an adapter. If another program has the port that relay dev would take by itself, relay dev goes on
+// without the adapter, and the socket is nil.
+func (w *webListeners) listenAdapter(flag, address, dev string) (*net.UDPConn, error) {
+	socket, err := listenBuffered(address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && w.flags.Dev && address == dev:
+		w.log.Warn("port in use; "+flag+" takes another one", "address", address)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return socket, nil
+}
+
 // openVariants opens the port for Variants by UDP.
 func (w *webListeners) openVariants() error {
 	if w.flags.Variant == "" {
 		return nil
 	}
-	socket, err := listenBuffered(w.flags.Variant)
-	if err != nil {
-		return fmt.Errorf("--variant: %w", err)
+	socket, err := w.listenAdapter("--variant", w.flags.Variant, devVariant)
+	if socket == nil {
+		return err
 	}
 	if w.variantUDP, err = w.variant.ListenUDP(socket, admission(w.flags.Edge)); err != nil {
 		return errors.Join(err, socket.Close())

@@ -101,7 +101,7 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	e := start(t, "edge", "serve", "--node", "e1", "--nats-url", nats, "--http", ports[1], "--listen", "udp://"+ports[5], "--open-space", "zanzibar",
 		"--gossip-bind", ports[4], "--gossip-join", ports[3], "--gossip-key-file", key,
 		"--session-durability", "log", "--session-replicas", "3", "--redis", "redis://"+miniredis.RunT(t).Addr(), "--forward-listen", "127.0.0.1:0",
-		"--websocket", "127.0.0.1:0")
+		"--websocket", "127.0.0.1:0", "--lludp", "127.0.0.1:0")
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
 	r.says("serving shards")
 	e.says("bus reached")

@@ -107,8 +107,12 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(args) > 0 && args[0] == "dev" && !slices.Contains(args, "--websocket") { // several run at once, and the port is fixed
-		args = append(slices.Clone(args), "--websocket", "", "--webtransport", "", "--variant", "")
+	if len(args) > 0 && args[0] == "dev" { // several run at once, and these ports are fixed
+		for _, flag := range []string{"--websocket", "--webtransport", "--variant", "--lludp"} {
+			if !slices.Contains(args, flag) {
+				args = append(slices.Clone(args), flag, "")
+			}
+		}
 	}
 	return startCommand(t, exec.Command(filepath.Join(dir, name), args...))
 }
@@ -194,6 +198,23 @@ func TestDevStartsAndDrains(t *testing.T) {
 		p.says("dnpctl watch")
 		p.term()
 		p.ends(0)
+	}
+}
+
+// TestDevWithoutAdapters: other programs may have the ports that relay dev takes for adapters, which nobody asked for.
+func TestDevWithoutAdapters(t *testing.T) {
+	t.Parallel()
+	for flag, addr := range map[string]string{"--lludp": "127.0.0.1:9000", "--variant": "127.0.0.1:3415"} {
+		at, err := net.ResolveUDPAddr("udp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if socket, err := net.ListenUDP("udp", at); err == nil { // otherwise another program has it
+			t.Cleanup(func() { socket.Close() })
+		}
+		p := dev(t, flag, addr)
+		p.says("dnpctl watch")
+		start(t, "edge", "serve", "--nats-url", devNATS.FindStringSubmatch(p.output.String())[1], "--listen", "udp://127.0.0.1:0", "--http", "", flag, addr).ends(1, flag, "in use")
 	}
 }
 

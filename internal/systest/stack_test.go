@@ -159,7 +159,7 @@ func (s *stack) publish(body string) {
 	s.Helper()
 	for end := time.Now().Add(patience); ; {
 		answer := make(chan string, 1)
-		s.game.Request(bus.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, time.Second, func(m bus.Msg, err error) {
+		s.game.Request(bus.Msg{Subject: s.subjects.Publish("s", ""), Data: []byte(body)}, patience/10, func(m bus.Msg, err error) {
 			answer <- fmt.Sprint(string(m.Data), err)
 		})
 		a := <-answer
