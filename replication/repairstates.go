@@ -107,12 +107,17 @@ func groupSums[S interface{ state() *State }](t *table[S], scratch *[]byte, g gr
 	return sums
 }
 
-// sumOf returns a checksum of everything that a state is.
+// sumOf returns a checksum of everything that a state is: the CRC-32 of its keyframes, which begins with FNV-1a of its number
+// and the checksum of its Describe. CRC is linear, so that a CRC of all would not notice equal changes of number and
+// Describe.
 func (s *State) sumOf(scratch *[]byte) uint32 {
 	var b [12]byte
 	binary.LittleEndian.PutUint64(b[:], s.Number)
 	binary.LittleEndian.PutUint32(b[8:], s.sum)
-	sum := crc32.ChecksumIEEE(b[:])
+	sum := uint32(2166136261)
+	for _, c := range b {
+		sum = (sum ^ uint32(c)) * 16777619
+	}
 	for _, r := range s.schema.ranges {
 		*scratch = s.appendKeyframe((*scratch)[:0], r)
 		sum = crc32.Update(sum, crc32.IEEETable, *scratch)
