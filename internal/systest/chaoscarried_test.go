@@ -25,7 +25,9 @@ const (
 	carriedWell   = 3 * time.Second  // between two troubles of a client
 	carriedAgree  = time.Second      // in which client and edge agree about their connection
 	carriedPrompt = promptly + 2*carriedDelay
-	carriedForget = 100 * time.Second // in which nothing remains of clients that left without a word
+
+	carriedRepeats = 2 * time.Second   // after which a command that was lost has been sent again, more than once
+	carriedForget  = 100 * time.Second // in which nothing remains of clients that left without a word
 
 	// carriedRemedy is after how long a client has all values that a connection lost: the last refresh comes 1.5 s after a
 	// change. An edge that sends for longer than carriedBlind to a client that gets nothing may waste all of them; then the
@@ -421,11 +423,14 @@ func (s *carriedSession) stall(d time.Duration) {
 }
 
 // late returns how old what the client gets may be: after a rest it gets what was sent meanwhile, and over a new connection
-// the commands that were lost, whose values are as old.
+// the commands that were lost, whose values are as old. A WebTransport loses commands at any time.
 func (s *carriedSession) late() (d time.Duration) {
 	now := s.x.g.net.Elapsed()
+	if s.wire.Kind == carrier.WebTransport {
+		d = carriedRepeats
+	}
 	if s.rest > 0 && now-s.rested < promptly {
-		d = s.rest
+		d = max(d, s.rest)
 	}
 	if s.lost > 0 && now-s.opened < carriedRemedy {
 		d = max(d, now-s.lost)
