@@ -201,7 +201,7 @@ func TestDevStartsAndDrains(t *testing.T) {
 	}
 }
 
-// TestDevWithoutAdapters: other programs may have the ports that relay dev takes for adapters, which nobody asked for.
+// TestDevWithoutAdapters: other programs may have the ports that relay dev takes for adapters, which it takes by itself.
 func TestDevWithoutAdapters(t *testing.T) {
 	t.Parallel()
 	for flag, addr := range map[string]string{"--lludp": "127.0.0.1:9000", "--variant": "127.0.0.1:3415"} {
