@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/command"
-	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -74,15 +73,15 @@ func (s *Space) answerOnce(ctx context.Context, client, session string, id uint1
 	m.Header.Set(subject.HeaderSession, session)
 	patience, heard := min(sendPatience, s.p.cfg.Timeout), time.Now()
 	for {
-		reply, err := s.requestFor(ctx, m, patience)
+		reply, err := s.p.requestFor(ctx, m, patience)
 		switch {
 		case err == nil:
 			number, err := messageNumber(client, reply.Data)
 			var refused *Error
-			if errors.As(err, &refused) && refused.Code == string(replication.CodeUnknownClient) || err == nil && number == 0 && duplicate(reply.Data) {
+			if errors.As(err, &refused) && refused.Code == CodeUnknownClient || err == nil && number == 0 && duplicate(reply.Data) {
 				return ErrLate
 			}
-			if refused == nil || refused.Code != string(replication.CodeBusy) {
+			if refused == nil || refused.Code != CodeBusy {
 				return err
 			}
 		case ctx.Err() != nil:
@@ -167,15 +166,15 @@ func (s *Space) answerRefused(client string, h nats.Header) {
 	}
 	code := command.ParseCode(h.Get(subject.HeaderRefused)).String()
 	m := &nats.Msg{Data: []byte(code), Header: nats.Header{subject.HeaderCode: {code}}}
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	if s.p.ctx.Err() != nil { // Close does not wait for it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil { // Close does not wait for it
 		s.refusals.waiting.Add(-1)
 		return
 	}
-	s.p.running.Go(func() {
+	s.running.Go(func() {
 		defer s.refusals.waiting.Add(-1)
-		ctx, cancel := context.WithTimeout(s.p.ctx, refusalTime)
+		ctx, cancel := context.WithTimeout(s.ctx, refusalTime)
 		defer cancel()
 		_ = s.answerOnce(ctx, client, h.Get(subject.HeaderSession), uint16(id), m) // mostly ErrLate: the edge answered
 	})

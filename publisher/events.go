@@ -101,7 +101,7 @@ const (
 	waitingBytes    = 16 << 20
 )
 
-func (s *Space) subscribe(subject string) (*nats.Subscription, error) {
+func (s *Space) subscribeSync(subject string) (*nats.Subscription, error) {
 	sub, err := s.p.nc.SubscribeSync(subject)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ const (
 // missed. It reports other events at most once. The error is that of ctx, or says why
 // Follow cannot receive events.
 func (s *Space) Follow(ctx context.Context, f func(Event)) error {
-	sub, err := s.subscribe(s.p.subjects.Event(s.name))
+	sub, err := s.subscribeSync(s.p.subjects.Event(s.name))
 	if err != nil {
 		return fmt.Errorf("follow space %s: %w", s.name, err)
 	}

@@ -75,7 +75,7 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 	return func(yield func(*Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(s.p.ctx, cancel)()
+		defer context.AfterFunc(s.ctx, cancel)()
 		var owed error // a gap before a message that is not yielded
 		for ctx.Err() == nil {
 			if !s.consume(ctx, cursor, &owed, yield) {
@@ -83,7 +83,7 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 			}
 			sleep(ctx, streamPause)
 		}
-		if s.p.ctx.Err() != nil {
+		if s.ctx.Err() != nil {
 			yield(nil, ErrClosed)
 			return
 		}
@@ -94,7 +94,7 @@ func (s *Space) Messages(ctx context.Context, cursor *Cursor) iter.Seq2[*Message
 // consume reads the stream from the cursor on until something fails. It returns false
 // if the caller wants no more.
 func (s *Space) consume(ctx context.Context, cursor *Cursor, owed *error, yield func(*Message, error) bool) bool {
-	r, err := s.openReader(ctx, cursor)
+	r, err := openReader(ctx, s, cursor)
 	if err != nil {
 		if !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil {
 			s.p.cfg.Log.Warn("cannot read messages of clients; trying again", "space", s.name, "error", err)
@@ -151,7 +151,7 @@ func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message,
 // too, each at most once, until ctx ends. A slow f loses some. Messages yields the
 // reliable ones of sessions in a log, too.
 func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
-	sub, err := s.subscribe(s.p.subjects.From(s.name, "*"))
+	sub, err := s.subscribeSync(s.p.subjects.From(s.name, "*"))
 	if err != nil {
 		return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
 	}
@@ -199,7 +199,7 @@ var (
 // openReader opens the stream behind the cursor. If the stream was made again since, or is
 // shorter than the cursor, the reader starts at its beginning: the numbers of messages
 // decide which are new.
-func (s *Space) openReader(running context.Context, cursor *Cursor) (*reader, error) {
+func openReader(running context.Context, s *Space, cursor *Cursor) (*reader, error) {
 	ctx, cancel := context.WithTimeout(running, openTimeout)
 	defer cancel()
 	js, err := jetstream.New(s.p.nc)
@@ -274,10 +274,12 @@ func (r *reader) close() {
 	r.watching.Wait()
 }
 
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
+// sleep waits for d or until ctx ends. It reports whether ctx goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
+		return false
 	case <-time.After(d):
+		return true
 	}
 }

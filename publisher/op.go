@@ -36,11 +36,18 @@ type Put struct {
 // A Value is one value of a state that is put.
 type Value struct {
 	Name      string // optional: [A-Za-z_][A-Za-z0-9_]*; default: the index in digits
-	Type      string // one of the 38 types: sint8 … uint64, float16 … float64, string, data, point2s8 … quaternionf64
-	Value     any    // a number, string, []byte for data, or an array or slice of numbers; nil is null
+	Type      Type
+	Value     any // a number, string, []byte for data, or an array or slice of numbers; nil is null
 	Precision float64
 	Nullable  bool
 	Null      any // what clients see for null; default: zero or empty
+
+	// Bounds of what clients write. The relay refuses a write outside of them, and reports it
+	// (KindRefused). Use them when all relays know bounds: one of a release before them drops the state
+	// when it takes the space over.
+	Min, Max  any     // numbers, the limits of every component; nil for none
+	Rate      float64 // writes a second of one session, 0.01 to 1,000; 0 for no limit
+	NonFinite bool    // clients may write NaN and infinities
 
 	// Fields are the components of a data value, which Value may then have as a map or a struct, with
 	// all of them. Use it when all relays know fields: one of a release before them refuses the put.
@@ -50,7 +57,7 @@ type Value struct {
 // A Field is a component of a data value: a name, and one of the types of fixed size.
 type Field struct {
 	Name string `json:"name"`
-	Type string `json:"type"`
+	Type Type   `json:"type"`
 }
 
 // Values are the new values of a Set by name, or by index in digits.
@@ -107,7 +114,7 @@ func (o Group) name() string    { return "group " + o.Client }
 // An Error is a change that this package or the relay refused.
 type Error struct {
 	Op      string // "set tower"
-	Code    string // bad_request, type_mismatch, out_of_range, unknown_state, unknown_client, too_large or not_authorised
+	Code    Code
 	Message string // names the value and what is expected
 }
 
@@ -120,6 +127,8 @@ type op struct {
 	put    *putJSON                   // of Put; apply gives it to the copy
 	values map[string]json.RawMessage // of Set
 	who    json.RawMessage            // of Audience
+	trace  trace
+	bound  *binding // of Put; nil if no Bound made it
 }
 
 // A putJSON is the JSON form of Put.
@@ -138,11 +147,15 @@ type putJSON struct {
 
 type valueJSON struct {
 	Name      string          `json:"name,omitempty"`
-	Type      string          `json:"type"`
+	Type      Type            `json:"type"`
 	Value     json.RawMessage `json:"value,omitempty"`
 	Precision float64         `json:"precision,omitempty"`
 	Nullable  bool            `json:"nullable,omitempty"`
 	Null      json.RawMessage `json:"null,omitempty"`
+	Min       json.RawMessage `json:"min,omitempty"`
+	Max       json.RawMessage `json:"max,omitempty"`
+	Rate      float64         `json:"rate,omitempty"`
+	Finite    *bool           `json:"finite,omitempty"`
 	Fields    []Field         `json:"fields,omitempty"`
 }
 
@@ -180,7 +193,7 @@ func mustMarshal(v any) []byte {
 
 // opError returns the error about an op that was not sent.
 func opError(o Op, code replication.Code, format string, args ...any) *Error {
-	return &Error{Op: o.name(), Code: string(code), Message: fmt.Sprintf(format, args...)}
+	return &Error{Op: o.name(), Code: Code(code), Message: fmt.Sprintf(format, args...)}
 }
 
 // parse checks the JSON form of an op with the relay's parser.
@@ -191,7 +204,7 @@ func parse(o Op, form any) (op, error) {
 	}
 	p, problem := payload.JSON.Parse(body, "")
 	if problem != nil {
-		return op{}, &Error{Op: o.name(), Code: string(problem.Code), Message: problem.Message}
+		return op{}, &Error{Op: o.name(), Code: Code(problem.Code), Message: problem.Message}
 	}
 	return op{source: o, parsed: p.Ops[0]}, nil
 }
@@ -205,15 +218,10 @@ func (o Put) encode() (op, error) {
 		form.Details = append(form.Details, detailJSON(d))
 	}
 	for i, v := range o.Values {
-		value, err := encodeValue(v.Value)
-		null := json.RawMessage(nil)
-		if err == nil && v.Null != nil {
-			null, err = encodeValue(v.Null)
-		}
-		if err != nil {
+		var err error
+		if form.Values[i], err = v.json(); err != nil {
 			return op{}, opError(o, replication.CodeTypeMismatch, "value %s: %v", valueName(v.Name, i), err)
 		}
-		form.Values[i] = valueJSON{v.Name, v.Type, value, v.Precision, v.Nullable, null, v.Fields}
 	}
 	e, err := parse(o, form)
 	if err != nil {
@@ -227,6 +235,24 @@ func (o Put) encode() (op, error) {
 		}
 	}
 	return e, nil
+}
+
+func (v Value) json() (valueJSON, error) {
+	form := valueJSON{Name: v.Name, Type: v.Type, Precision: v.Precision, Nullable: v.Nullable, Rate: v.Rate, Fields: v.Fields}
+	if v.NonFinite {
+		form.Finite = new(bool)
+	}
+	var err error
+	form.Value, err = encodeValue(v.Value)
+	for _, x := range []struct {
+		value any
+		to    *json.RawMessage
+	}{{v.Null, &form.Null}, {v.Min, &form.Min}, {v.Max, &form.Max}} {
+		if x.value != nil && err == nil {
+			*x.to, err = encodeValue(x.value)
+		}
+	}
+	return form, err
 }
 
 func (o Set) encode() (op, error) {

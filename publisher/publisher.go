@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +60,10 @@ type Config struct {
 	// not block. The default writes a line to Log.
 	Refused func(space string, err error)
 
+	// Status is called when a connection is lost and is there again, and when a space has no relay. It must
+	// not block. The default writes a line to Log, and an outage never passes in silence.
+	Status func(Status)
+
 	// Log receives what an operator should know; default slog.Default().
 	Log *slog.Logger
 }
@@ -70,8 +76,11 @@ func (c Config) withDefaults() Config {
 	c.Window = cmp.Or(c.Window, 64)
 	c.StatesMax = cmp.Or(c.StatesMax, 65_536)
 	c.Log = cmp.Or(c.Log, slog.Default())
+	log := c.Log
+	if c.Status == nil {
+		c.Status = func(st Status) { st.log(log) }
+	}
 	if c.Refused == nil {
-		log := c.Log
 		c.Refused = func(space string, err error) { log.Warn("relay refused a change", "space", space, "error", err) }
 	}
 	return c
@@ -127,6 +136,7 @@ func Connect(cfg Config) (*Publisher, error) {
 		p.nc, p.own = nc, true
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.running.Go(p.watch)
 	return p, nil
 }
 
@@ -135,15 +145,27 @@ func Connect(cfg Config) (*Publisher, error) {
 func (p *Publisher) Close() {
 	p.mu.Lock()
 	p.stop()
+	spaces := slices.Collect(maps.Values(p.spaces))
 	p.mu.Unlock()
+	for _, s := range spaces {
+		s.close()
+	}
 	p.running.Wait()
 	if p.own {
 		p.nc.Close()
 	}
 }
 
-// Space returns the space with this name, the same one for each call. One goroutine works
-// for it until Close.
+// forget lets the next call of Space make a new space of this name.
+func (p *Publisher) forget(s *Space) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spaces[s.name] == s {
+		delete(p.spaces, s.name)
+	}
+}
+
+// Space returns the space with this name, the same one for each call until its Close.
 func (p *Publisher) Space(name string) (*Space, error) {
 	if !subject.ValidToken(name) || name[0] == '_' {
 		return nil, fmt.Errorf("space %q: want 1 to 64 letters, digits, _ or -, without _ in front", name)
@@ -156,11 +178,7 @@ func (p *Publisher) Space(name string) (*Space, error) {
 	if s, ok := p.spaces[name]; ok {
 		return s, nil
 	}
-	s, err := newSpace(p, name)
-	if err != nil {
-		return nil, fmt.Errorf("space %s: %w", name, err)
-	}
+	s := newSpace(p, name)
 	p.spaces[name] = s
-	p.running.Go(s.run)
 	return s, nil
 }

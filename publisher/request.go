@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/nats-io/nats.go"
+	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 // A topic is what a pending op is about: a state, the audience of a state that another
@@ -36,6 +38,7 @@ const (
 type pendingOp struct {
 	topic   topic
 	source  string // the newest Op in it, as errors name it
+	trace   trace  // of the newest Op in it that has one
 	put     bool
 	fresh   bool            // the relay does not have the state
 	sets    map[string]bool // values, by index, or by name if another program put the state
@@ -50,6 +53,7 @@ const triesMax = 5
 // merge adds a later op about the same topic.
 func (p *pendingOp) merge(later *pendingOp) {
 	p.source = later.source
+	p.trace = later.trace.or(p.trace)
 	p.put = p.put || later.put
 	p.fresh = p.fresh || later.fresh
 	if p.sets == nil {
@@ -139,6 +143,8 @@ func (o *outbox) pop() *pendingOp {
 	return p
 }
 
+func (o *outbox) first() *pendingOp { return o.ops[o.order[0]] }
+
 func (o *outbox) empty() bool { return len(o.order) == 0 }
 
 // Bounds of a publish: the relay accepts 10,000 ops, and NATS 1 MiB by default. The last
@@ -157,16 +163,29 @@ const backoffMax = time.Second
 type request struct {
 	ops      []*pendingOp // in the order of the payload; none if it asks for the position
 	deadline time.Time
+	trace    trace // of the first op that has one
 }
 
-// flush sends pending ops as far as the window and the pause allow.
-func (s *Space) flush(now time.Time) {
-	for !s.out.empty() && len(s.sent) < s.p.cfg.Window && !now.Before(s.pausedUntil) {
+// A transmission is a request on its way to NATS.
+type transmission struct {
+	id  uint64
+	msg *nats.Msg
+}
+
+// sendable reports whether the window and the pause allow to send pending ops.
+func (s *Space) sendable(now time.Time) bool {
+	return !s.out.empty() && len(s.sent) < s.p.cfg.Window && !now.Before(s.pausedUntil)
+}
+
+// flush returns the next publish, if something is pending that may be sent.
+func (s *Space) flush(now time.Time) *transmission {
+	for s.sendable(now) {
 		r := &request{deadline: now.Add(s.p.cfg.Timeout)}
 		if body := s.compose(r); body != nil {
-			s.send(now, r, s.p.subjects.Publish(s.name, ""), body)
+			return s.send(r, s.p.subjects.Publish(s.name, ""), body)
 		}
 	}
+	return nil
 }
 
 // compose moves ops from the outbox into r and returns the payload; nil if no op has
@@ -174,6 +193,9 @@ func (s *Space) flush(now time.Time) {
 func (s *Space) compose(r *request) []byte {
 	b := []byte(`{"atomic":false,"ops":[`)
 	for !s.out.empty() && len(r.ops) < opsMax && len(b) < bytesMax {
+		if !r.trace.joins(s.out.first().trace) {
+			break
+		}
 		p := s.out.pop()
 		form := s.encodePending(p)
 		if form == nil {
@@ -185,6 +207,7 @@ func (s *Space) compose(r *request) []byte {
 		}
 		b = append(b, mustMarshal(form)...)
 		r.ops = append(r.ops, p)
+		r.trace = r.trace.or(p.trace)
 	}
 	if len(r.ops) == 0 {
 		return nil
@@ -192,19 +215,27 @@ func (s *Space) compose(r *request) []byte {
 	return append(b, `]}`...)
 }
 
-func (s *Space) send(now time.Time, r *request, subject string, body []byte) {
+// send begins to wait for the answer to a request, which run then transmits.
+func (s *Space) send(r *request, subject string, body []byte) *transmission {
 	s.last++
-	err := s.p.nc.PublishRequest(subject, s.inbox+strconv.FormatUint(s.last, 10), body)
+	s.sent[s.last] = r
+	for _, p := range r.ops {
+		s.inFlight[p.topic]++
+	}
+	return &transmission{s.last, &nats.Msg{Subject: subject, Reply: s.in.inbox + strconv.FormatUint(s.last, 10), Data: body, Header: r.trace.header()}}
+}
+
+// transmitted takes what NATS says to a request.
+func (s *Space) transmitted(now time.Time, t *transmission, err error) {
+	r := s.sent[t.id]
 	switch {
+	case err == nil || r == nil:
 	case errors.Is(err, nats.ErrMaxPayload):
-		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(body)))
-	case err != nil:
-		s.fail(now, r)
+		s.unsend(t.id)
+		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(t.msg.Data)))
 	default:
-		s.sent[s.last] = r
-		for _, p := range r.ops {
-			s.inFlight[p.topic]++
-		}
+		s.unsend(t.id)
+		s.fail(now, r, err)
 	}
 }
 
@@ -218,14 +249,14 @@ func (s *Space) unsend(id uint64) {
 	delete(s.sent, id)
 }
 
-// probe asks for the relay's position if the relay was silent for too long.
-func (s *Space) probe(now time.Time) {
+// probe returns the question for the relay's position if the relay was silent for too long.
+func (s *Space) probe(now time.Time) *transmission {
 	if len(s.states) == 0 || now.Sub(s.heard) < s.p.cfg.Probe || len(s.sent) > 0 {
-		return
+		return nil
 	}
 	s.heard = now
 	s.forgetRemoved(now)
-	s.send(now, &request{deadline: now.Add(s.p.cfg.Timeout)}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
+	return s.send(&request{deadline: now.Add(s.p.cfg.Timeout)}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
 }
 
 // expire gives up answers that are overdue.
@@ -233,15 +264,17 @@ func (s *Space) expire(now time.Time) {
 	for id, r := range s.sent {
 		if !now.Before(r.deadline) {
 			s.unsend(id)
-			s.fail(now, r)
+			s.fail(now, r, errNoAnswer)
 		}
 	}
 }
 
 // fail puts the ops of a request back. Whether the relay applied them is unknown; to send
 // what the copy says is right in both cases.
-func (s *Space) fail(now time.Time, r *request) {
+func (s *Space) fail(now time.Time, r *request, cause error) {
 	s.out.pushFront(r.ops)
+	s.counters.repeated += uint64(len(r.ops))
+	s.outage.begin(now, cause)
 	if !now.Before(s.pausedUntil) {
 		s.pausedUntil = now.Add(s.backoff)
 		s.backoff = min(2*s.backoff, backoffMax)
@@ -256,27 +289,32 @@ func (s *Space) pauseFor(now time.Time, e *payload.AnswerError) {
 // answered handles the answer to a request. It ignores one that comes after expire put
 // the ops back.
 func (s *Space) answered(now time.Time, reply *nats.Msg) {
-	id, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, s.inbox), 10, 64)
+	id, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, s.in.inbox), 10, 64)
 	r := s.sent[id]
 	if err != nil || r == nil {
 		return
 	}
 	s.unsend(id)
 	var a payload.Answer
-	if json.Unmarshal(reply.Data, &a) != nil || a.Epoch < s.epoch {
-		s.fail(now, r) // NATS reports that there is no relay, or the relay does not know of its successor
+	switch err := json.Unmarshal(reply.Data, &a); {
+	case reply.Header.Get("Status") == "503", err != nil:
+		s.fail(now, r, errNoRelay)
+		return
+	case a.Epoch < s.epoch:
+		s.fail(now, r, errOldRelay)
 		return
 	}
 	s.heard = now
+	s.outage.end()
 	s.follow(a.Epoch)
 	switch {
 	case a.Error != nil && a.Error.Code == replication.CodeBusy:
-		s.fail(now, r)
+		s.fail(now, r, errBusy)
 		s.pauseFor(now, a.Error)
 	case a.Error != nil:
 		s.refuseAll(r, a.Error.Code, a.Error.Message)
 	case len(a.Results) != len(r.ops):
-		s.fail(now, r)
+		s.fail(now, r, errNoAnswer)
 	default:
 		s.backoff, s.pausedUntil = s.p.cfg.Retry, time.Time{}
 		s.results(now, r, a)
@@ -340,6 +378,8 @@ func (s *Space) pushDelayed(now time.Time) {
 
 // accept ends an op that the relay accepted, and forgets what the copy needs no longer.
 func (s *Space) accept(p *pendingOp, pos Position) {
+	s.counters.accepted++
+	s.counters.position = pos
 	p.settle(pos, nil)
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
@@ -358,9 +398,10 @@ func (s *Space) refuseAll(r *request, code replication.Code, text string) {
 
 // refuse ends an op that the relay does not accept.
 func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
-	err := &Error{Op: p.source, Code: string(code), Message: text}
+	err := &Error{Op: p.source, Code: Code(code), Message: text}
+	s.counters.refused++
 	if len(p.waiters) == 0 {
-		s.p.cfg.Refused(s.name, err)
+		s.untold = append(s.untold, func() { s.p.cfg.Refused(s.name, err) })
 	}
 	p.settle(Position{}, err)
 	name := p.topic.name
@@ -371,6 +412,7 @@ func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 			delete(s.groups, name)
 		}
 	case st != nil && st.put != nil && p.put && !st.accepted: // no relay ever had the state
+		st.bound.end()
 		delete(s.states, name)
 	default:
 		s.forgetForeign(name)
@@ -407,4 +449,45 @@ func (s *Space) follow(epoch uint64) {
 		s.reassert()
 	}
 	s.epoch = max(epoch, s.epoch)
+}
+
+// A trace is the W3C Trace Context of a call. The zero value is none.
+type trace struct{ parent, state string }
+
+// traceOf returns the trace of the span in a context.
+func traceOf(ctx context.Context) trace {
+	sc := oteltrace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return trace{}
+	}
+	return trace{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String(), sc.TraceState().String()}
+}
+
+// or returns t, or else u if there is no trace in t.
+func (t trace) or(u trace) trace {
+	if t.parent == "" {
+		return u
+	}
+	return t
+}
+
+// joins reports whether an op with u may be in the publish with t: a publish has one trace.
+func (t trace) joins(u trace) bool { return t.parent == "" || u.parent == "" || t == u }
+
+// header returns the headers of a message, nil without a trace.
+func (t trace) header() nats.Header { return t.add(nil) }
+
+// add adds a trace to headers.
+func (t trace) add(h nats.Header) nats.Header {
+	if t.parent == "" {
+		return h
+	}
+	if h == nil {
+		h = nats.Header{}
+	}
+	h["traceparent"] = []string{t.parent}
+	if t.state != "" {
+		h["tracestate"] = []string{t.state}
+	}
+	return h
 }

@@ -22,7 +22,7 @@ var ErrNotConnected = errors.New("publisher: the client is not connected")
 // tries once, because an answer that is lost does not show that the message is lost:
 // after any error but ErrNotConnected and an *Error the client may receive it or not.
 func (s *Space) Send(ctx context.Context, client string, data []byte) (number uint64, err error) {
-	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data})
+	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return 0, ErrNotConnected
@@ -45,7 +45,7 @@ func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data 
 	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{subject.HeaderToken: {strconv.FormatUint(token, 10)}}}
 	patience := min(sendPatience, s.p.cfg.Timeout)
 	for {
-		reply, err := s.requestFor(ctx, m, patience)
+		reply, err := s.p.requestFor(ctx, m, patience)
 		if err == nil {
 			return messageNumber(client, reply.Data)
 		}
@@ -89,35 +89,35 @@ func (s *Space) Kick(ctx context.Context, client string) error {
 // Clear removes all states that game servers made, including those of others. It tries
 // once: a repetition could remove states that were put in between.
 func (s *Space) Clear(ctx context.Context) error {
-	if err := s.do(ctx, s.clear); err != nil {
+	if err := s.do(s.clear); err != nil {
 		return err
 	}
 	return s.publishOnce(ctx, "clear", map[string]string{"op": "clear"})
 }
 
 func (s *Space) publishOnce(ctx context.Context, source string, form any) error {
-	m, err := s.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
+	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
 	var a payload.Answer
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", source, err)
 	case json.Unmarshal(m.Data, &a) != nil:
-		return &Error{Op: source, Code: string(replication.CodeBadRequest), Message: "the answer cannot be read"}
+		return &Error{Op: source, Code: Code(replication.CodeBadRequest), Message: "the answer cannot be read"}
 	case a.Error != nil:
-		return &Error{Op: source, Code: string(a.Error.Code), Message: a.Error.Message}
+		return &Error{Op: source, Code: Code(a.Error.Code), Message: a.Error.Message}
 	}
 	return nil
 }
 
 // request sends m and waits up to Config.Timeout for the reply.
-func (s *Space) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	return s.requestFor(ctx, m, s.p.cfg.Timeout)
+func (p *Publisher) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	return p.requestFor(ctx, m, p.cfg.Timeout)
 }
 
-func (s *Space) requestFor(ctx context.Context, m *nats.Msg, patience time.Duration) (*nats.Msg, error) {
+func (p *Publisher) requestFor(ctx context.Context, m *nats.Msg, patience time.Duration) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.p.nc.RequestMsgWithContext(ctx, m)
+	return p.nc.RequestMsgWithContext(ctx, m)
 }
 
 // messageNumber reads the answer of an edge to a message.
@@ -128,7 +128,7 @@ func messageNumber(client string, data []byte) (uint64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%s: the answer cannot be read: %w", op, err)
 	case a.Error != nil:
-		return 0, &Error{Op: op, Code: string(a.Error.Code), Message: a.Error.Message}
+		return 0, &Error{Op: op, Code: Code(a.Error.Code), Message: a.Error.Message}
 	case a.Number != nil:
 		return *a.Number, nil
 	case a.Duplicate:

@@ -3,17 +3,18 @@ package publisher
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
 
-// Bounds of what waits for a Space's goroutine. What NATS drops beyond them counts as
-// lost: the Space repeats a request without an answer, and the next answer names a new
-// epoch.
+// Bounds of what waits for a Space's goroutine. What NATS drops beyond them counts as lost: the Space
+// repeats a request without an answer, and streams of events ask the edges which clients are there.
+// Up to Config.Window answers can be under way, and as many that come too late.
 const (
-	answersMax = 1024
-	eventsMax  = 8192
+	answersMax = 128
+	newsMax    = 1024
 )
 
 // A Position is how far a space is: the epoch of the relay that holds it, and the
@@ -25,55 +26,107 @@ func (p Position) after(q Position) bool {
 }
 
 // A Space is one world, match or room of a game server. Its methods may be called from
-// any goroutine.
+// any goroutine. It costs little before its first use; from then on one goroutine works for it until Close.
 type Space struct {
 	p    *Publisher
 	name string
 
-	calls   chan func(now time.Time) // what run executes for methods
-	answers chan *nats.Msg
-	events  chan *nats.Msg
-	inbox   string // prefix of the subjects of answers
-	subs    []*nats.Subscription
+	ctx     context.Context // until Close
+	stop    context.CancelFunc
+	running sync.WaitGroup // run, and the answers to refused commands
 
+	wake     chan struct{} // one slot: something is to be sent, or to be told
+	in       subscriptions
 	refusals refusals
+	dirty    dirtyList
 
-	// The goroutine of run owns all that follows.
-	states  map[string]*state
-	removed []string                   // keys, in the order of their removal
-	groups  map[string]map[string]bool // of clients: true = join, false = leave
+	// mu is of what follows. A method that changes the copy does it itself, and must not wait while the
+	// goroutine waits for the network; run holds mu only to compute.
+	mu sync.Mutex
+
+	started bool
+	copied
 
 	out         outbox
 	sent        map[uint64]*request
 	inFlight    map[topic]int // ops of sent, by topic
 	delayed     []delayedOp   // in the order of their times
+	asserting   []string      // keys of states that a new relay has yet to hear of
 	last        uint64        // id of the last request
 	backoff     time.Duration // pause after the next failure
 	pausedUntil time.Time     // flush sends nothing before
 	epoch       uint64        // the highest that an answer or event named
 	heard       time.Time     // when a relay last answered, or was asked for the epoch
+	outage      outage
+	counters    counters
+	untold      []func() // calls of the functions of the Config, which run makes without mu
 }
 
-func newSpace(p *Publisher, name string) (*Space, error) {
+func newSpace(p *Publisher, name string) *Space {
 	s := &Space{
-		p: p, name: name, calls: make(chan func(time.Time)), answers: make(chan *nats.Msg, answersMax), events: make(chan *nats.Msg, eventsMax),
-		inbox: p.nc.NewInbox() + ".", states: map[string]*state{}, groups: map[string]map[string]bool{},
+		p: p, name: name, wake: make(chan struct{}, 1), copied: copied{states: map[string]*state{}, groups: map[string]map[string]bool{}},
 		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
 	}
-	for subject, to := range map[string]chan *nats.Msg{s.inbox + "*": s.answers, p.subjects.Event(name): s.events} {
-		sub, err := p.nc.ChanSubscribe(subject, to)
-		if err != nil {
-			s.unsubscribe()
-			return nil, err
-		}
-		s.subs = append(s.subs, sub)
-	}
-	return s, nil
+	s.ctx, s.stop = context.WithCancel(p.ctx)
+	return s
 }
 
-func (s *Space) unsubscribe() {
-	for _, sub := range s.subs {
-		_ = sub.Unsubscribe() // fails only if the connection is closed
+// start lets run work for the Space, if it does not yet. The caller holds mu.
+func (s *Space) start() error {
+	switch {
+	case s.ctx.Err() != nil:
+		return ErrClosed
+	case !s.started:
+		s.started = true
+		s.running.Go(s.run)
+	}
+	return nil
+}
+
+// Close ends the Space at once. It drops what no relay has accepted: call Flush before. The states stay in the
+// relay. The name may be used again.
+func (s *Space) Close() {
+	s.p.forget(s)
+	s.close()
+}
+
+func (s *Space) close() {
+	s.mu.Lock() // start and answerRefused begin nothing later
+	s.stop()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// subscriptions are what the Space hears from NATS. The goroutine of run owns them.
+type subscriptions struct {
+	nc      *nats.Conn
+	answers chan *nats.Msg
+	news    chan *nats.Msg // events, messages and commands, in the order in which NATS brings them
+	inbox   string         // prefix of the subjects of answers
+	subs    []*nats.Subscription
+}
+
+// open begins to hear answers and events. It fails only if the connection is closed.
+func (e *subscriptions) open(nc *nats.Conn, answersMax int, events string) error {
+	*e = subscriptions{nc: nc, answers: make(chan *nats.Msg, answersMax), news: make(chan *nats.Msg, newsMax), inbox: nc.NewInbox() + "."}
+	if err := e.hear(e.inbox+"*", e.answers); err != nil {
+		return err
+	}
+	return e.hear(events, e.news)
+}
+
+func (e *subscriptions) hear(subject string, to chan *nats.Msg) error {
+	sub, err := e.nc.ChanSubscribe(subject, to)
+	if err != nil {
+		return err
+	}
+	e.subs = append(e.subs, sub)
+	return nil
+}
+
+func (e *subscriptions) close() {
+	for _, sub := range e.subs {
+		unsubscribe(sub)
 	}
 }
 
@@ -98,10 +151,22 @@ func (s *Space) Publish(ctx context.Context, ops ...Op) (Position, error) {
 // that cannot be right. Config.Refused is called for ops that the relay refuses.
 func (s *Space) Post(ops ...Op) error { return s.submit(context.Background(), ops, nil) }
 
+// nudge lets run look at what is to be done.
+func (s *Space) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
 // Flush waits until everything that was published before is accepted or refused.
 func (s *Space) Flush(ctx context.Context) error {
 	w := &waiter{done: make(chan struct{})}
-	err := s.do(ctx, func(time.Time) error {
+	err := s.do(func(now time.Time) error {
+		s.drain()
+		for len(s.asserting) > 0 {
+			s.assertSome()
+		}
 		for _, p := range s.out.ops {
 			p.addWaiter(w)
 		}
@@ -133,11 +198,17 @@ func (s *Space) submit(ctx context.Context, ops []Op, w *waiter) error {
 		if list[i], err = o.encode(); err != nil {
 			return err
 		}
+		list[i].trace = traceOf(ctx)
 	}
+	return s.submitEncoded(list, w)
+}
+
+func (s *Space) submitEncoded(list []op, w *waiter) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return s.do(ctx, func(now time.Time) error {
+	return s.do(func(now time.Time) error {
+		s.drain() // what was set before comes first
 		if err := s.check(list); err != nil {
 			return err
 		}
@@ -148,17 +219,15 @@ func (s *Space) submit(ctx context.Context, ops []Op, w *waiter) error {
 	})
 }
 
-// do lets run execute f.
-func (s *Space) do(ctx context.Context, f func(now time.Time) error) error {
-	done := make(chan error, 1)
-	select {
-	case s.calls <- func(now time.Time) { done <- f(now) }:
-		return <-done
-	case <-s.p.ctx.Done():
-		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
+// do executes f with the copy, and lets run send what f made pending.
+func (s *Space) do(f func(now time.Time) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.start(); err != nil {
+		return err
 	}
+	defer s.nudge()
+	return f(time.Now())
 }
 
 func (s *Space) wait(ctx context.Context, w *waiter) (Position, error) {
@@ -167,39 +236,78 @@ func (s *Space) wait(ctx context.Context, w *waiter) (Position, error) {
 		return w.position, errors.Join(w.errs...)
 	case <-ctx.Done():
 		return Position{}, ctx.Err()
-	case <-s.p.ctx.Done():
+	case <-s.ctx.Done():
 		return Position{}, ErrClosed
 	}
 }
 
-// run owns the copy until the Publisher is closed.
+// run sends what is pending, and hears answers and events, until Close.
 func (s *Space) run() {
-	defer s.unsubscribe()
+	defer s.in.close()
+	for s.in.open(s.p.nc, max(answersMax, 2*s.p.cfg.Window), s.p.subjects.Event(s.name)) != nil { // the connection was closed before the Space
+		s.in.close()
+		if !sleep(s.ctx, backoffMax) {
+			return
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.p.ctx.Done():
+		case <-s.ctx.Done():
 			return
-		case f := <-s.calls:
-			f(time.Now())
-		case m := <-s.answers:
-			s.answered(time.Now(), m)
-		case m := <-s.events:
-			s.event(time.Now(), m.Data)
+		case m := <-s.in.answers:
+			s.locked(func(now time.Time) { s.answered(now, m) })
+		case m := <-s.in.news:
+			s.locked(func(now time.Time) { s.event(now, m.Data) })
+		case <-s.wake:
 		case <-timer.C:
 		}
-		now := time.Now()
+		timer.Reset(s.turn())
+	}
+}
+
+// locked executes f with mu.
+func (s *Space) locked(f func(now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(time.Now())
+}
+
+// turn does what is due, sends at most one publish, and returns how long run may sleep.
+func (s *Space) turn() time.Duration {
+	var next *transmission
+	var wait time.Duration
+	s.locked(func(now time.Time) {
+		s.drain()
 		s.expire(now)
 		s.pushDelayed(now)
-		s.probe(now)
-		s.flush(now)
-		timer.Reset(s.untilNext(now))
+		s.assertSome()
+		if next = s.probe(now); next == nil {
+			next = s.flush(now)
+		}
+	})
+	if next != nil {
+		err := s.p.nc.PublishMsg(next.msg)
+		s.locked(func(now time.Time) { s.transmitted(now, next, err) })
 	}
+	var untold []func()
+	s.locked(func(now time.Time) {
+		s.judge(now)
+		wait = s.untilNext(now)
+		untold, s.untold = s.untold, nil
+	})
+	for _, tell := range untold {
+		tell()
+	}
+	return wait
 }
 
 // untilNext returns how long run may sleep.
 func (s *Space) untilNext(now time.Time) time.Duration {
+	if len(s.asserting) > 0 || s.sendable(now) {
+		return 0
+	}
 	at := now.Add(s.p.cfg.Probe)
 	if len(s.states) > 0 && len(s.sent) == 0 {
 		at = s.heard.Add(s.p.cfg.Probe)
@@ -214,6 +322,9 @@ func (s *Space) untilNext(now time.Time) time.Duration {
 	}
 	if !s.out.empty() && s.pausedUntil.After(now) && s.pausedUntil.Before(at) {
 		at = s.pausedUntil
+	}
+	if next, ok := s.outage.next(); ok && next.Before(at) {
+		at = next
 	}
 	return max(at.Sub(now), time.Millisecond)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -266,4 +267,105 @@ func TestFields(t *testing.T) {
 	}
 	s.hold(2)
 	s.holds("another relay hears of it", map[string]string{"tank": "gun={\"aim\":[2,0],\"shots\":8} "})
+}
+
+// TestSpacesClose opens, uses and closes many spaces. They leave neither goroutines nor memory.
+func TestSpacesClose(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	must(err)
+	t.Cleanup(srv.Shutdown)
+	relay, err := nats.Connect(srv.URL()) // one that keeps nothing
+	must(err)
+	defer relay.Close()
+	_, err = relay.Subscribe("dnp.v1.publish.*", func(m *nats.Msg) { _ = m.Respond([]byte(`{"epoch":1,"seq":1,"results":[{"ok":true}]}`)) })
+	must(err)
+	must(relay.Flush())
+	p, err := publisher.Connect(publisher.Config{URL: srv.URL()})
+	must(err)
+	defer p.Close()
+	round := func(spaces int) {
+		for i := range spaces {
+			space, err := p.Space(fmt.Sprint("room", i))
+			must(err)
+			if i%50 == 0 {
+				_, err = space.Publish(t.Context(), tower(1))
+			} else {
+				err = space.Post(tower(1))
+			}
+			must(err)
+			space.Close()
+			if err := space.Post(tower(2)); !errors.Is(err, publisher.ErrClosed) {
+				t.Fatalf("post to a closed space: %v", err)
+			}
+		}
+	}
+	measure := func() (goroutines int, bytes uint64) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return runtime.NumGoroutine(), m.HeapAlloc
+	}
+	round(500) // what NATS keeps of it is there before the measurement
+	goroutines, bytes := measure()
+	round(5000)
+	nowGoroutines, nowBytes := measure()
+	if nowGoroutines > goroutines+20 || nowBytes > bytes+4<<20 {
+		t.Errorf("%d goroutines and %d kB before, %d and %d kB after 5,000 spaces", goroutines, bytes>>10, nowGoroutines, nowBytes>>10)
+	}
+	again, err := p.Space("room1")
+	must(err)
+	_, err = again.Publish(t.Context(), tower(3))
+	must(err)
+}
+
+// TestLazySpaces requires that a space costs nothing but its names before its first use.
+func TestLazySpaces(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	before := runtime.NumGoroutine()
+	for i := range 1000 {
+		space, err := s.p.Space(fmt.Sprint("room", i))
+		must(err)
+		must(space.Post())
+	}
+	if now := runtime.NumGoroutine(); now > before+20 {
+		t.Errorf("%d goroutines before, %d after 1,000 spaces were opened", before, now)
+	}
+}
+
+// TestStatus takes the relay, and then NATS, away from a game server, which hears of both.
+func TestStatus(t *testing.T) {
+	told := make(chan publisher.Status, 100)
+	s := newScene(t, publisher.Config{Retry: time.Millisecond, Timeout: 100 * time.Millisecond, Probe: 50 * time.Millisecond, Status: func(st publisher.Status) { told <- st }})
+	next := func(kind publisher.StatusKind, why string) publisher.Status {
+		t.Helper()
+		for {
+			select {
+			case st := <-told:
+				if st.Kind == kind {
+					return st
+				}
+				t.Fatalf("%+v, want %s: %s", st, kind, why)
+			case <-s.ctx.Done():
+				t.Fatalf("no %s: %s", kind, why)
+			}
+		}
+	}
+	must(s.space.Post(tower(1)))
+	if st := next(publisher.StatusNoRelay, "no relay holds the space"); st.Space != "demo" || st.Pending != 1 || st.Err == nil || st.Since.IsZero() {
+		t.Errorf("%+v", st)
+	}
+	if st := s.space.Stats(); st.WithoutRelay.IsZero() || st.Pending != 1 || st.States != 1 || st.Repeated == 0 {
+		t.Errorf("%+v", st)
+	}
+	s.hold(1)
+	next(publisher.StatusCaughtUp, "a relay holds the space")
+	if st := s.space.Stats(); !st.WithoutRelay.IsZero() || st.Pending != 0 || st.Accepted != 1 || st.Position.Epoch != 1 || st.Heard.IsZero() {
+		t.Errorf("%+v", st)
+	}
+	s.unhold()
+	next(publisher.StatusNoRelay, "the relay ends, and nothing is pending: the space asks for its relay")
+	s.hold(2)
+	next(publisher.StatusCaughtUp, "another relay")
+	s.nats.Shutdown()
+	next(publisher.StatusDisconnected, "NATS ends")
 }

@@ -3,6 +3,7 @@ package publisher
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,7 +18,14 @@ const (
 	removedMax = 4096
 )
 
-// A state is the copy of one state. The Space's goroutine owns it.
+// copied is the copy of what this game server described.
+type copied struct {
+	states  map[string]*state
+	removed []string                   // keys, in the order of their removal
+	groups  map[string]map[string]bool // of clients: true = join, false = leave
+}
+
+// A state is the copy of one state. The mu of the Space is of it.
 type state struct {
 	put    *putJSON // with the newest values; nil if another program put the state
 	defs   []replication.ValueDef
@@ -27,12 +35,13 @@ type state struct {
 	values map[string]json.RawMessage // of another program's state, until the relay accepts them
 	who    json.RawMessage            // likewise
 
+	bound     *binding  // of the Bound that put the state; nil if there is none
 	accepted  bool      // a relay has had the state
 	removedAt time.Time // zero: the state exists
 }
 
 func newState(e op) *state {
-	st := &state{put: e.put, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values))}
+	st := &state{put: e.put, bound: e.bound, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values))}
 	for i, v := range e.parsed.Values {
 		st.defs = append(st.defs, v.ValueDef)
 		if v.Name != "" {
@@ -78,6 +87,7 @@ func (st *state) set(values map[string]json.RawMessage) map[string]bool {
 		}
 		i, _ := st.index(name)
 		st.put.Values[i].Value, st.theirs[i] = v, false
+		st.bound.adopt(i, v, true)
 		sets[strconv.Itoa(i)] = true
 	}
 	return sets
@@ -169,18 +179,20 @@ func (s *Space) check(list []op) error {
 
 // apply applies an op to the copy and makes it pending.
 func (s *Space) apply(now time.Time, e op, w *waiter) {
-	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, source: e.source.name()}
+	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, source: e.source.name(), trace: e.trace}
 	switch o := e.source.(type) {
 	case Put:
 		st := newState(e)
 		if old := s.states[o.Key]; old != nil {
 			st.accepted = old.accepted
+			old.bound.end()
 		}
 		s.states[o.Key], p.put = st, true
 	case Set:
 		p.sets = s.state(o.Key).set(e.values)
 	case Remove:
 		st := s.state(o.Key)
+		st.bound.end()
 		*st = state{put: st.put, values: st.values, accepted: true, removedAt: now}
 		s.removed = append(s.removed, o.Key)
 		s.forgetRemoved(now)
@@ -200,7 +212,7 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 }
 
 // state returns the copy of a state; it makes an empty one if another program put the state.
-func (s *Space) state(key string) *state {
+func (s *copied) state(key string) *state {
 	st, ok := s.states[key]
 	if !ok {
 		st = &state{values: map[string]json.RawMessage{}}
@@ -209,7 +221,7 @@ func (s *Space) state(key string) *state {
 	return st
 }
 
-func (s *Space) group(o Group) {
+func (s *copied) group(o Group) {
 	groups := s.groups[o.Client]
 	if groups == nil {
 		groups = map[string]bool{}
@@ -225,7 +237,7 @@ func (s *Space) group(o Group) {
 
 // forgetRemoved forgets removals that every relay has stored by this time, and the oldest
 // ones beyond removedMax.
-func (s *Space) forgetRemoved(now time.Time) {
+func (s *copied) forgetRemoved(now time.Time) {
 	for len(s.removed) > 0 {
 		key := s.removed[0]
 		st := s.states[key]
@@ -241,8 +253,11 @@ func (s *Space) forgetRemoved(now time.Time) {
 
 // clear forgets all states. What is pending about them is not sent.
 func (s *Space) clear(time.Time) error {
+	for _, st := range s.states {
+		st.bound.end()
+	}
 	clear(s.states)
-	s.removed = nil
+	s.removed, s.asserting = nil, nil
 	return nil
 }
 
@@ -259,17 +274,34 @@ func (s *Space) written(ev Event) {
 		if !ok || p != nil && (p.put || p.sets[strconv.Itoa(i)]) {
 			continue
 		}
-		st.put.Values[i].Value, st.theirs[i] = v, true
+		if st.bound.adopt(i, v, false) {
+			st.put.Values[i].Value, st.theirs[i] = v, true
+		}
 	}
 }
 
 // reassert makes the whole copy pending, for a relay that took the space over. It leaves
 // out values that clients wrote: unless the relay lacks the state, its values are newer
 // than those of the events.
+//
+// A copy may be large, so that run makes it pending in parts: a Post between them does not wait for all of it.
 func (s *Space) reassert() {
-	for key, st := range s.states {
+	s.asserting = slices.AppendSeq(s.asserting[:0], maps.Keys(s.states))
+	for client := range s.groups {
+		s.out.push(&pendingOp{topic: topic{topicGroups, client}, source: "group " + client})
+	}
+}
+
+// assertMax is how many states of a copy become pending at once.
+const assertMax = 1024
+
+// assertSome makes a part of the copy pending.
+func (s *Space) assertSome() {
+	n := min(len(s.asserting), assertMax)
+	for _, key := range s.asserting[:n] {
+		st := s.states[key]
 		switch {
-		case st.put == nil:
+		case st == nil || st.put == nil:
 		case !st.removedAt.IsZero():
 			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "remove " + key})
 		case st.writable():
@@ -279,14 +311,14 @@ func (s *Space) reassert() {
 			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "put " + key, put: true})
 		}
 	}
-	for client := range s.groups {
-		s.out.push(&pendingOp{topic: topic{topicGroups, client}, source: "group " + client})
+	if s.asserting = s.asserting[n:]; len(s.asserting) == 0 {
+		s.asserting = nil
 	}
 }
 
 // encodePending returns the JSON form of a pending op with the newest values; nil if the
 // op has nothing to say.
-func (s *Space) encodePending(p *pendingOp) any {
+func (s *copied) encodePending(p *pendingOp) any {
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
 		return encodeGroups(name, s.groups[name])
@@ -322,4 +354,51 @@ func encodeGroups(client string, groups map[string]bool) any {
 		}
 	}
 	return form
+}
+
+// A State is the copy of a state that this game server put.
+type State struct {
+	Key      string
+	Values   []StateValue
+	Accepted bool // a relay has had the state
+	Pending  bool // a change has yet to be accepted
+}
+
+// A StateValue is a value of a State.
+type StateValue struct {
+	Name   string // the index in digits if the value has no name
+	Type   Type
+	Value  any  // in the Go type of its type, as those of events; nil for null
+	Client bool // a client wrote it last
+}
+
+// Value returns the value with a name, nil if there is none.
+func (s State) Value(name string) any {
+	for _, v := range s.Values {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return nil
+}
+
+// State returns the copy of a state: what this game server said last, and what clients wrote since. It reports false
+// for a state that this game server did not put, or removed.
+func (s *Space) State(key string) (State, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain()
+	st := s.states[key]
+	if st == nil || st.put == nil || !st.removedAt.IsZero() {
+		return State{}, false
+	}
+	out := State{Key: key, Accepted: st.accepted, Pending: s.pending(topic{topicState, key}) || s.pending(topic{topicAudience, key})}
+	for i, v := range st.put.Values {
+		raw := v.Value
+		if raw == nil {
+			raw = json.RawMessage("null")
+		}
+		out.Values = append(out.Values, StateValue{cmp.Or(v.Name, strconv.Itoa(i)), v.Type, decodeValue(v.Type, v.Fields, raw), st.theirs[i]})
+	}
+	return out, true
 }

@@ -60,7 +60,8 @@ var rules = map[string][]string{
 
 	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
 
-	"publisher":          {"bus/natsconn", "dnp/command", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go"}, // game servers import it, so nothing internal
+	"publisher":          {"publisher/layout", "bus/natsconn", "dnp/command", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "go.opentelemetry.io/otel/trace"}, // game servers import it, so nothing internal
+	"publisher/layout":   {"dnp/wire"},
 	"examples/bots":      {"client"},
 	"examples/publisher": {"publisher"},
 	"examples/web":       {}, // a page that edges embed
