@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestAbsent lets edges not name a session for a while. Follow reports that it left when they have not
+// TestAbsent lets edges not name a session for a while. The stream reports that it left when they have not
 // named it for ten seconds in which they could have.
 func TestAbsent(t *testing.T) {
 	var got []string
-	w := &follower{sessions: map[string]*presence{}, f: func(ev Event) { got = append(got, ev.Type+" "+ev.Session+" "+ev.Reason) }}
+	w := &follower{sessions: map[string]*presence{}, f: func(ev Event) { got = append(got, string(ev.Kind)+" "+ev.Session+" "+ev.Reason) }}
 	start := time.Unix(1_000_000, 0)
 	both, one := []Client{{Client: "a", Session: "s1", Edge: "e"}, {Client: "b", Session: "s2", Edge: "e"}}, []Client{{Client: "a", Session: "s1", Edge: "e"}}
 	for _, x := range []struct {
 		at          float64 // seconds
 		reconnected bool
 		list        []Client
-		stale       bool // Follow asks again
+		stale       bool // the stream asks again
 		want        []string
 		why         string
 	}{
@@ -51,7 +51,7 @@ func TestAbsent(t *testing.T) {
 // connections. The game server hears its clients over another server.
 func TestSilentServer(t *testing.T) {
 	c := natstest.StartProcesses(t, 3)
-	p, err := Connect(Config{URL: c.URL()})
+	p, err := Connect(t.Context(), Config{URL: c.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,15 @@ func TestSilentServer(t *testing.T) {
 	defer cancel()
 	heard := make(chan string, 1000)
 	listened := make(chan error, 1)
-	go func() { listened <- space.Listen(ctx, func(m *Message) { heard <- string(m.Data) }) }()
+	go func() {
+		for ev, err := range space.Events(ctx, Filter{Kinds: []Kind{KindMessage}}) {
+			if err != nil {
+				listened <- err
+				return
+			}
+			heard <- string(ev.Message.Data)
+		}
+	}()
 	servers := []string{"n0", "n1", "n2"}
 	was := slices.Index(servers, p.nc.ConnectedServerName())
 	other := c.Connect(t, nats.PingInterval(100*time.Millisecond), nats.Timeout(time.Second))

@@ -15,7 +15,9 @@ import (
 )
 
 // A Command asks the game server to do something with a state that the client may write. The client
-// waits for one answer: call Reply or Fail once, from any goroutine.
+// waits for one answer: call Reply, Fail or Unknown once, from any goroutine. Those of sessions in a log are
+// Messages with a Command. Others are events of KindCommand: they are not repeated, and the client gets an error
+// after 5 s without an answer.
 type Command struct {
 	Client, Session string
 	Key             string // of the state
@@ -99,41 +101,6 @@ func (s *Space) answerOnce(ctx context.Context, client, session string, id uint1
 func duplicate(data []byte) bool {
 	var a struct{ Duplicate bool }
 	return json.Unmarshal(data, &a) == nil && a.Duplicate
-}
-
-// Commands calls f with the commands of clients whose sessions are not in a log, until ctx ends. Game servers
-// that name the same queue share the commands of the space; each command goes to one of them. An empty
-// queue is one queue for all. f must not block for long: the next command waits. A command is not repeated,
-// and its client gets an error after 5 s without an answer. Commands of sessions in a log come with Messages.
-func (s *Space) Commands(ctx context.Context, queue string, f func(*Command)) error {
-	if queue == "" {
-		queue = "commands"
-	}
-	sub, err := s.p.nc.QueueSubscribeSync(s.p.subjects.CommandAll(s.name), queue)
-	if err != nil {
-		return fmt.Errorf("take commands of space %s: %w", s.name, err)
-	}
-	defer unsubscribe(sub)
-	if err := sub.SetPendingLimits(waitingMessages, waitingBytes); err != nil {
-		return fmt.Errorf("take commands of space %s: %w", s.name, err)
-	}
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, nats.ErrSlowConsumer):
-		case err != nil:
-			return fmt.Errorf("take commands of space %s: %w", s.name, err)
-		default:
-			if _, key, ok := s.p.subjects.ParseCommand(m.Subject); ok && m.Reply != "" {
-				if c := s.parseCommand(m.Header, m.Header.Get(subject.HeaderClient), key, m.Data); c != nil {
-					c.reply = m.Reply
-					f(c)
-				}
-			}
-		}
-	}
 }
 
 // parseCommand returns the command that a message is, nil if it is none.

@@ -5,37 +5,362 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
 
-// An Event is news of a space. Fields that do not belong to its type are empty.
-type Event struct {
-	Type string // joined, left, linked, presumed, rejected, changed, refused, reassert, recycle, uncertain, command
+// A Kind says what an Event is about. Later releases have more kinds; ignore those that you do not know.
+type Kind string
 
+// The kinds of events.
+const (
+	KindJoined      Kind = "joined"       // a client is in the space
+	KindLeft        Kind = "left"         // it is not any more; Reason
+	KindMessage     Kind = "message"      // a client sent one; Message
+	KindCommand     Kind = "command"      // a client waits for the answer to Command; only if a Filter asks for it
+	KindChanged     Kind = "changed"      // a client wrote Values of the state Key
+	KindRefused     Kind = "refused"      // the relay refused such a write; Code, Reason
+	KindLinked      Kind = "linked"       // a client accepted the link to the state Key
+	KindPresumed    Kind = "presumed"     // it acknowledged the offer and said nothing
+	KindRejected    Kind = "rejected"     // it did not accept the link
+	KindReassert    Kind = "reassert"     // another relay took the space over; the Space tells it everything
+	KindRecycle     Kind = "recycle"      // a session runs out of LinkIds
+	KindLimited     Kind = "limited"      // a client takes no long messages
+	KindUncertain   Kind = "uncertain"    // a session ended because its log is damaged; Numbers
+	KindCommandSent Kind = "command_sent" // a command, Name, went to game servers
+	KindMissed      Kind = "missed"       // events may be missing here: NATS was away, or the loop was slow
+)
+
+// An Event is something that happened in a space. Fields that do not belong to its kind are empty.
+type Event struct {
+	Kind Kind
+	Time time.Time
+
+	Epoch, Seq uint64 // of KindChanged, KindRefused and KindReassert: the position of the space
+
+	Client, Session, Edge string
+
+	Key    string
+	Link   uint16
+	Values map[string]any // by name, in the Go type of their types: float32, [3]float32, string, []byte, nil for null
+	Code   Code
+	Reason string
+	Missed int // of KindRefused: refusals of the client before this one that were not reported
+
+	Name    string   // of KindCommandSent
+	Numbers []uint64 // of KindUncertain
+
+	Message *Message
+	Command *Command
+}
+
+// A Filter says which events a loop wants. The zero value stands for all kinds but KindCommand.
+type Filter struct {
+	// Kinds are the kinds of the events, if there are any.
+	Kinds []Kind
+
+	// KeyPrefix begins the keys of those events that have one: "door." or "door.north".
+	KeyPrefix string
+
+	// Client is the client of those events that have one; empty for all.
+	Client string
+
+	// Queue shares commands among game servers: of those that name one queue, each command goes to one;
+	// default "commands". Each queue gets all commands.
+	Queue string
+}
+
+// asks reports whether f names a kind.
+func (f *Filter) asks(k Kind) bool { return slices.Contains(f.Kinds, k) }
+
+// wants reports whether events of a kind may pass.
+func (f *Filter) wants(k Kind) bool { return f.asks(k) || len(f.Kinds) == 0 && k != KindCommand }
+
+func (f *Filter) passes(ev *Event) bool {
+	return f.wants(ev.Kind) && (ev.Key == "" || strings.HasPrefix(ev.Key, f.KeyPrefix)) && (ev.Client == "" || f.Client == "" || ev.Client == f.Client)
+}
+
+// presence reports whether the loop wants to know which clients are there.
+func (f *Filter) presence() bool { return f.wants(KindJoined) || f.wants(KindLeft) }
+
+// Events yields what happens in the space, in order, until ctx ends: first KindJoined for each client that is
+// there, then events as they arrive. What a client sends never comes before its KindJoined. KindJoined and KindLeft
+// come once for each session: when NATS was away or the loop was slow, the Space asks the edges for what it
+// missed. Other events come at most once, and KindMissed where some may be missing.
+//
+// Messages of sessions in a log come as KindMessage, too; Messages yields those without a loss, and each once.
+// Commands of sessions in a log are messages with a Command.
+//
+// An error comes without an event and is the end: that of ctx, or ErrClosed.
+func (s *Space) Events(ctx context.Context, filter Filter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		st := &stream{filter: filter, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+		if err := s.attach(st); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer s.detach(st)
+		wanted := true
+		pass := func(ev Event) {
+			if wanted && filter.passes(&ev) {
+				wanted = yield(ev, nil)
+			}
+		}
+		err := st.loop(ctx, s, pass, &wanted)
+		if wanted {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// Bounds of the events that wait for a loop. Beyond them, the Space drops events, and the loop gets KindMissed.
+const (
+	waitingEvents = 65_536
+	waitingBytes  = 16 << 20 // of the data of messages
+)
+
+// A stream is a loop over events.
+type stream struct {
+	filter Filter
+	wake   chan struct{} // one slot
+	ready  chan struct{} // closed when the Space hears what the stream wants
+	heard  bool          // ready is closed; of run
+
+	mu    sync.Mutex // run pushes, and must not wait for the loop
+	queue []Event
+	bytes int
+	lost  bool // events are missing
+}
+
+// push lets the loop have an event.
+func (st *stream) push(ev Event) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n := 0
+	if ev.Message != nil {
+		n = len(ev.Message.Data)
+	}
+	if len(st.queue) >= waitingEvents || st.bytes+n > waitingBytes {
+		st.lost = true
+		return
+	}
+	st.queue, st.bytes = append(st.queue, ev), st.bytes+n
+	st.signal()
+}
+
+func (st *stream) signal() {
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lose notes that events are missing.
+func (st *stream) lose() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.lost = true
+	st.signal()
+}
+
+// take returns what waits. The events are older than what is lost.
+func (st *stream) take() (list []Event, lost bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	list, lost = st.queue, st.lost
+	st.queue, st.bytes, st.lost = nil, 0, false
+	return list, lost
+}
+
+// loop passes events on until an error ends it, or no more are wanted.
+func (st *stream) loop(ctx context.Context, s *Space, pass func(Event), wanted *bool) error {
+	select {
+	case <-st.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return ErrClosed
+	}
+	w := &follower{space: s, f: pass, sessions: map[string]*presence{}, follows: st.filter.presence(), stale: true}
+	w.reconnects = s.p.nc.Stats().Reconnects
+	tick := time.NewTicker(revalidateInterval)
+	defer tick.Stop()
+	for *wanted {
+		if w.reconnectedSince() {
+			pass(Event{Kind: KindMissed, Time: time.Now()})
+		}
+		if w.follows && w.due() {
+			if err := w.revalidate(ctx); err != nil {
+				return err
+			}
+		}
+		list, lost := st.take()
+		for _, ev := range list {
+			w.event(ev)
+		}
+		if lost {
+			w.stale = true
+			pass(Event{Kind: KindMissed, Time: time.Now()})
+		}
+		if len(list) > 0 || !*wanted {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return ErrClosed
+		case <-st.wake:
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// attach lets a stream have the events of the Space.
+func (s *Space) attach(st *stream) error {
+	return s.do(func(time.Time) error {
+		if s.streams == nil {
+			s.streams = map[*stream]bool{}
+		}
+		s.streams[st], s.attached = true, true
+		return nil
+	})
+}
+
+func (s *Space) detach(st *stream) {
+	s.locked(func(time.Time) {
+		delete(s.streams, st)
+		s.attached = true
+	})
+	s.nudge()
+}
+
+// listen makes the subscriptions that the streams want, and ends those that no stream wants any more.
+func (s *Space) listen() {
+	var streams []*stream
+	wanted := map[string]wantedSubject{}
+	s.locked(func(time.Time) {
+		if !s.attached && !s.in.stale {
+			return
+		}
+		s.attached, s.in.stale = false, true
+		for st := range s.streams {
+			streams = append(streams, st)
+			if st.filter.wants(KindMessage) {
+				wanted["messages"] = wantedSubject{subject: s.p.subjects.From(s.name, "*")}
+			}
+			if st.filter.asks(KindCommand) {
+				queue := st.filter.queue()
+				wanted["commands "+queue] = wantedSubject{s.p.subjects.CommandAll(s.name), queue}
+			}
+		}
+	})
+	if !s.in.stale {
+		return
+	}
+	s.in.stale = s.in.want(wanted) != nil // the connection was closed
+	for _, st := range streams {
+		if !st.heard {
+			st.heard = true
+			close(st.ready)
+		}
+	}
+}
+
+func (f *Filter) queue() string {
+	if f.Queue == "" {
+		return "commands"
+	}
+	return f.Queue
+}
+
+// hear takes a message of NATS that is news.
+func (s *Space) hear(m *nats.Msg) {
+	var ev Event
+	var ok bool
+	s.locked(func(now time.Time) {
+		switch m.Subject {
+		case s.p.subjects.Event(s.name):
+			ev, ok = s.event(now, m.Data)
+		default:
+			ev, ok = s.said(now, m)
+		}
+		if !ok {
+			return
+		}
+		for st := range s.streams {
+			if !st.hears(&ev, m.Sub.Queue) {
+				continue
+			}
+			st.push(ev)
+			if ev.Kind == KindCommand {
+				return // one loop of a queue gets it
+			}
+		}
+	})
+}
+
+// hears reports whether a stream needs an event that came by a queue.
+func (st *stream) hears(ev *Event, queue string) bool {
+	switch ev.Kind {
+	case KindCommand:
+		return queue == st.filter.queue() && st.filter.passes(ev)
+	case KindJoined, KindLeft:
+		return st.filter.presence()
+	}
+	return st.filter.passes(ev)
+}
+
+// said returns the event about a message or a command of a client.
+func (s *Space) said(now time.Time, m *nats.Msg) (ev Event, ok bool) {
+	if _, key, isCommand := s.p.subjects.ParseCommand(m.Subject); isCommand {
+		c := s.parseCommand(m.Header, m.Header.Get(subject.HeaderClient), key, m.Data)
+		if c == nil || m.Reply == "" {
+			return ev, false
+		}
+		c.reply = m.Reply
+		return Event{Kind: KindCommand, Time: now, Client: c.Client, Session: c.Session, Key: key, Name: c.Name, Command: c}, true
+	}
+	got, ok := s.parseMessage(m.Subject, m.Header, m.Data)
+	if !ok || got.silent {
+		return ev, false
+	}
+	return Event{Kind: KindMessage, Time: now, Client: got.Client, Session: got.Session, Message: got}, true
+}
+
+// An eventJSON is the JSON form of an event.
+type eventJSON struct {
+	Type       string
 	Time       time.Time `json:"ts"`
 	Epoch, Seq uint64
 
-	Client  string
-	Session string // of joined and left
-	Edge    string
-	Reason  string // of left and recycle
-	Key     string // of linked, presumed, rejected, changed and refused
+	Client, Session, Edge, Reason, Key, Command string
+
 	Link    uint16
-	Code    string                     // of refused
-	Values  map[string]json.RawMessage // of changed and refused, by name, as JSON
-	Numbers []uint64                   // of uncertain
-	Command string                     // of command: its name
+	Code    Code
+	Values  map[string]json.RawMessage
+	Numbers []uint64
+	Missed  int
 }
 
-// event applies an event to the copy. It ignores data that is no event: whoever may
+// event applies an event to the copy, and returns it for streams. It ignores data that is no event: whoever may
 // publish on the subject may send anything.
-func (s *Space) event(now time.Time, data []byte) {
-	var ev Event
-	if json.Unmarshal(data, &ev) != nil {
-		return
+func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
+	var ev eventJSON
+	if json.Unmarshal(data, &ev) != nil || ev.Type == "" {
+		return out, false
+	}
+	out = Event{
+		Kind: Kind(ev.Type), Time: ev.Time, Epoch: ev.Epoch, Seq: ev.Seq, Client: ev.Client, Session: ev.Session, Edge: ev.Edge, Key: ev.Key,
+		Link: ev.Link, Code: ev.Code, Reason: ev.Reason, Missed: ev.Missed, Name: ev.Command, Numbers: ev.Numbers,
 	}
 	switch replication.EventType(ev.Type) {
 	case replication.EventReassert:
@@ -47,7 +372,17 @@ func (s *Space) event(now time.Time, data []byte) {
 		if ev.Reason != "replaced" { // by a newer session of the same client
 			delete(s.groups, ev.Client)
 		}
+	case replication.EventCommand:
+		out.Kind = KindCommandSent
 	}
+	if len(ev.Values) > 0 && len(s.streams) > 0 {
+		out.Values = make(map[string]any, len(ev.Values))
+		st := s.states[ev.Key]
+		for name, raw := range ev.Values {
+			out.Values[name] = st.decode(name, raw)
+		}
+	}
+	return out, true
 }
 
 // whoPause is how long Who waits for further edges after each answer, because it does not
@@ -94,81 +429,28 @@ func (s *Space) Who(ctx context.Context) (list []Client, err error) {
 	}
 }
 
-// Bounds of the messages that wait for the function of Follow or Listen. NATS drops what
-// exceeds them. Follow then asks the edges which clients are there.
-const (
-	waitingMessages = 65_536
-	waitingBytes    = 16 << 20
-)
-
-func (s *Space) subscribeSync(subject string) (*nats.Subscription, error) {
-	sub, err := s.p.nc.SubscribeSync(subject)
-	if err != nil {
-		return nil, err
-	}
-	if err := sub.SetPendingLimits(waitingMessages, waitingBytes); err != nil {
-		unsubscribe(sub)
-		return nil, err
-	}
-	return sub, nil
-}
-
-func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() } // fails only if the connection is closed
-
-// revalidateInterval is how often Follow checks whether it may have missed events, and the
+// revalidateInterval is how often a stream checks whether it may have missed events, and the
 // shortest pause between its questions to the edges.
 const revalidateInterval = 500 * time.Millisecond
 
-// absenceMax is for how long the edges may not name a session until Follow reports that it left.
+// absenceMax is for how long the edges may not name a session until a stream reports that it left.
 // When a NATS server dies, edges look for another one as the game server does, and a session that an edge
-// lost is without one until another edge adopts it. reasonMissed is the reason that Follow gives.
+// lost is without one until another edge adopts it. reasonMissed is the reason that a stream gives.
 const (
 	absenceMax   = 10 * time.Second
 	reasonMissed = "missed"
 )
-
-// Follow calls f with the events of the space until ctx ends, in order: first joined for
-// each client that is there, then events as they arrive. It reports joined and left once
-// for each session: when NATS was away or f was slow, it asks the edges for what it
-// missed. It reports other events at most once. The error is that of ctx, or says why
-// Follow cannot receive events.
-func (s *Space) Follow(ctx context.Context, f func(Event)) error {
-	sub, err := s.subscribeSync(s.p.subjects.Event(s.name))
-	if err != nil {
-		return fmt.Errorf("follow space %s: %w", s.name, err)
-	}
-	defer unsubscribe(sub)
-	w := &follower{space: s, f: f, sessions: map[string]*presence{}, stale: true}
-	for {
-		if w.due() {
-			if err := w.revalidate(ctx); err != nil {
-				return err
-			}
-		}
-		wait, cancel := context.WithTimeout(ctx, revalidateInterval)
-		m, err := sub.NextMsgWithContext(wait)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil:
-			w.event(m.Data)
-		case errors.Is(err, nats.ErrSlowConsumer):
-			w.stale = true
-		case !errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("follow space %s: %w", s.name, err)
-		}
-	}
-}
 
 // A follower knows which sessions it has reported.
 type follower struct {
 	space      *Space
 	f          func(Event)
 	sessions   map[string]*presence // by id; as many as the edges admit
+	follows    bool                 // the loop wants to know which clients are there
 	reconnects uint64
 	stale      bool // events may have been missed
 	asked      time.Time
+	gone       []string // sessions that left last
 }
 
 type presence struct {
@@ -177,22 +459,40 @@ type presence struct {
 }
 
 // event passes an event on, unless it reports what is known.
-func (w *follower) event(data []byte) {
-	var ev Event
-	if json.Unmarshal(data, &ev) != nil || ev.Type == "" {
-		return
-	}
-	switch replication.EventType(ev.Type) {
-	case replication.EventJoined:
+func (w *follower) event(ev Event) {
+	switch ev.Kind {
+	case KindJoined:
 		w.joined(ev)
-	case replication.EventLeft:
+	case KindLeft:
 		if w.sessions[ev.Session] != nil {
 			delete(w.sessions, ev.Session)
-			w.f(ev)
+			w.left(ev)
 		}
+	case KindMessage, KindCommand:
+		w.heardOf(ev)
+		w.f(ev)
 	default:
 		w.f(ev)
 	}
+}
+
+// heardOf reports that a client joined whose session was not told of before what it says. NATS keeps the order of
+// what an edge publishes; the event may have been lost while NATS was away.
+func (w *follower) heardOf(ev Event) {
+	if w.follows && w.sessions[ev.Session] == nil && !slices.Contains(w.gone, ev.Session) {
+		w.joined(Event{Kind: KindJoined, Time: ev.Time, Client: ev.Client, Session: ev.Session})
+		w.stale = true // the edges know whether it is there
+	}
+}
+
+// goneMax bounds the sessions of which a stream knows that they ended. A message may be heard behind that.
+const goneMax = 256
+
+func (w *follower) left(ev Event) {
+	if w.gone = append(w.gone, ev.Session); len(w.gone) > goneMax {
+		w.gone = slices.Delete(w.gone, 0, goneMax/4)
+	}
+	w.f(ev)
 }
 
 func (w *follower) joined(ev Event) {
@@ -204,12 +504,19 @@ func (w *follower) joined(ev Event) {
 	w.f(ev)
 }
 
-// due notes whether NATS was away, and reports whether it is time to revalidate.
-func (w *follower) due() bool {
-	if n := w.space.p.nc.Stats().Reconnects; n != w.reconnects {
-		w.reconnects = n
-		w.reconnected()
+// reconnectedSince reports whether NATS was away since the last call.
+func (w *follower) reconnectedSince() bool {
+	n := w.space.p.nc.Stats().Reconnects
+	if n == w.reconnects {
+		return false
 	}
+	w.reconnects = n
+	w.reconnected()
+	return true
+}
+
+// due reports whether it is time to revalidate.
+func (w *follower) due() bool {
 	return w.stale && time.Since(w.asked) >= revalidateInterval && w.space.p.nc.IsConnected()
 }
 
@@ -242,7 +549,7 @@ func (w *follower) answered(asked time.Time, list []Client) {
 	named := map[string]bool{}
 	for _, c := range list {
 		named[c.Session] = true
-		w.joined(Event{Type: string(replication.EventJoined), Time: asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
+		w.joined(Event{Kind: KindJoined, Time: asked, Client: c.Client, Session: c.Session, Edge: c.Edge})
 	}
 	for session, p := range w.sessions {
 		switch {
@@ -251,7 +558,7 @@ func (w *follower) answered(asked time.Time, list []Client) {
 			p.absent, w.stale = asked, true
 		case asked.Sub(p.absent) >= absenceMax:
 			delete(w.sessions, session)
-			w.f(Event{Type: string(replication.EventLeft), Time: asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
+			w.left(Event{Kind: KindLeft, Time: asked, Client: p.client, Session: session, Edge: p.edge, Reason: reasonMissed})
 		default:
 			w.stale = true
 		}

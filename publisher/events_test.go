@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// each calls f with events until an error ends them.
+func each(events iter.Seq2[publisher.Event, error], f func(publisher.Event)) error {
+	for ev, err := range events {
+		if err != nil {
+			return err
+		}
+		f(ev)
+	}
+	return nil
+}
+
 // TestFollow requires one event for each client that is there, joins or leaves.
 func TestFollow(t *testing.T) {
 	s := newScene(t, publisher.Config{})
@@ -25,15 +38,15 @@ func TestFollow(t *testing.T) {
 	events := make(chan publisher.Event, 100)
 	ctx, cancel := context.WithCancel(s.ctx)
 	followed := make(chan error)
-	next := func(kind, why string) publisher.Event {
+	next := func(kind publisher.Kind, why string) publisher.Event {
 		t.Helper()
 		for {
 			select {
 			case ev := <-events:
-				if ev.Type == kind {
+				if ev.Kind == kind {
 					return ev
 				}
-				if ev.Type == "joined" || ev.Type == "left" {
+				if ev.Kind == publisher.KindJoined || ev.Kind == publisher.KindLeft {
 					t.Fatalf("%+v, want %s: %s", ev, kind, why)
 				}
 			case <-s.ctx.Done():
@@ -41,8 +54,10 @@ func TestFollow(t *testing.T) {
 			}
 		}
 	}
-	go func() { followed <- s.space.Follow(ctx, func(ev publisher.Event) { events <- ev }) }()
-	one := next("joined", "the client joined before Follow")
+	go func() {
+		followed <- each(s.space.Events(ctx, publisher.Filter{}), func(ev publisher.Event) { events <- ev })
+	}()
+	one := next("joined", "the client joined before Events")
 	second := s.client()
 	two := next("joined", "the client joins")
 	if one.Client == two.Client || one.Session == two.Session || one.Edge != "e" || two.Edge != "e" {
@@ -54,7 +69,7 @@ func TestFollow(t *testing.T) {
 	} {
 		must(s.bus().Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)}))
 	}
-	next("reassert", "Follow drops events that report what is known, and passes others on")
+	next("reassert", "Events drops events that report what is known, and passes others on")
 	must(first.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))
 	if ev := next("left", "the client closes its connection"); ev.Session != one.Session || ev.Reason != "peer" {
 		t.Fatalf("%+v", ev)
@@ -101,26 +116,28 @@ func TestSend(t *testing.T) {
 	heard := make(chan *publisher.Message, 10)
 	ctx, cancel := context.WithCancel(s.ctx)
 	listened := make(chan error)
-	go func() { listened <- s.space.Listen(ctx, func(m *publisher.Message) { heard <- m }) }()
+	go func() {
+		listened <- each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindMessage}}), func(ev publisher.Event) { heard <- ev.Message })
+	}()
 	defer func() { cancel(); <-listened }()
 
-	one, err := s.space.Send(s.ctx, name, []byte("one"))
+	one, err := s.space.Send(s.ctx, publisher.Outgoing{To: name, Data: []byte("one")})
 	must(err)
-	two, err := s.space.Send(s.ctx, name, []byte("two"))
+	two, err := s.space.Send(s.ctx, publisher.Outgoing{To: name, Data: []byte("two")})
 	must(err)
 	if two <= one {
 		t.Errorf("numbers %d, %d", one, two)
 	}
 	for i, want := range []bool{true, false} { // the edge knows the token the second time
-		n, err := s.space.SendOnce(s.ctx, name, 1, []byte("once"))
+		n, err := s.space.Send(s.ctx, publisher.Outgoing{To: name, Token: 1, Data: []byte("once")})
 		if must(err); n > two != want {
 			t.Errorf("time %d: number %d after %d", i, n, two)
 		}
 	}
-	must(s.space.Tell(name, []byte("three")))
-	must(s.space.TellAll([]byte("four")))
-	must(s.space.Cast(name, []byte("five")))
-	must(s.space.CastAll([]byte("six")))
+	must(s.space.Tell(publisher.Outgoing{To: name, Data: []byte("three")}))
+	must(s.space.Tell(publisher.Outgoing{To: publisher.Everyone, Data: []byte("four")}))
+	must(s.space.Tell(publisher.Outgoing{To: name, Data: []byte("five"), Unreliable: true}))
+	must(s.space.Tell(publisher.Outgoing{To: publisher.Everyone, Data: []byte("six"), Unreliable: true}))
 	s.until(c, "all messages arrive", func(c *dnptest.Client) bool { return len(c.Messages) == 7 })
 	must(c.Do(func(_ time.Time, c *dnptest.Client) {
 		for _, m := range c.Messages {
@@ -129,11 +146,11 @@ func TestSend(t *testing.T) {
 			}
 		}
 	}))
-	if _, err := s.space.Send(s.ctx, "absent", []byte("x")); !errors.Is(err, publisher.ErrNotConnected) {
+	if _, err := s.space.Send(s.ctx, publisher.Outgoing{To: "absent", Data: []byte("x")}); !errors.Is(err, publisher.ErrNotConnected) {
 		t.Errorf("got %v", err)
 	}
 	var problem *publisher.Error
-	if _, err := s.space.Send(s.ctx, name, make([]byte, 1<<20+1)); err == nil || errors.As(err, &problem) && problem.Code != "too_large" {
+	if _, err := s.space.Send(s.ctx, publisher.Outgoing{To: name, Data: make([]byte, 1<<20+1)}); err == nil || errors.As(err, &problem) && problem.Code != "too_large" {
 		t.Errorf("got %v", err)
 	}
 	said := func() *publisher.Message { // until the subscription is in force
@@ -153,9 +170,9 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestSendOnceAgain: the edge that gets a message first has just handed the session over, and does not answer. The next one
+// TestSendAgain: the edge that gets a message first has just handed the session over, and does not answer. The next one
 // does, which is asked before Config.Timeout is over.
-func TestSendOnceAgain(t *testing.T) {
+func TestSendAgain(t *testing.T) {
 	s := newScene(t, publisher.Config{Timeout: time.Hour})
 	nc, err := nats.Connect(s.nats.URL())
 	must(err)
@@ -168,7 +185,7 @@ func TestSendOnceAgain(t *testing.T) {
 	})
 	must(err)
 	must(nc.Flush())
-	if n, err := s.space.SendOnce(s.ctx, "somebody", 1, []byte("once")); n != 7 || err != nil {
+	if n, err := s.space.Send(s.ctx, publisher.Outgoing{To: "somebody", Token: 1, Data: []byte("once")}); n != 7 || err != nil {
 		t.Errorf("number %d, %v, want 7", n, err)
 	}
 }
@@ -202,7 +219,8 @@ func TestCommands(t *testing.T) {
 	}
 	for i := range 2 {
 		s.serve(func(ctx context.Context) error {
-			return s.space.Commands(ctx, "doors", func(cmd *publisher.Command) {
+			return each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindCommand}, Queue: "doors"}), func(ev publisher.Event) {
+				cmd := ev.Command
 				switch cmd.Name {
 				case "open":
 					must(cmd.Reply(ctx, fmt.Appendf(nil, "%s of %s by %d: %s", cmd.Key, cmd.Client, i, cmd.Body)))
@@ -244,7 +262,7 @@ func TestCommands(t *testing.T) {
 	}
 	list, err := s.space.Who(s.ctx)
 	must(err)
-	must(s.space.Tell(list[0].Client, []byte("\xC5 of the game")))
+	must(s.space.Tell(publisher.Outgoing{To: list[0].Client, Data: []byte("\xC5 of the game")}))
 	if got := <-raw; got != "\xC5 of the game" {
 		t.Errorf("a message that begins like an envelope arrives as %q", got)
 	}
@@ -275,4 +293,134 @@ func (s *scene) serve(f func(context.Context) error) {
 		return nil
 	})
 	s.Cleanup(end)
+}
+
+// TestEventsInOrder has clients join and speak at once, while a loop follows: what a client says comes after it joined,
+// also when the event about that was lost.
+func TestEventsInOrder(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	s.hold(1)
+	edge := s.bus()
+	events := make(chan publisher.Event, 1000)
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan error)
+	go func() {
+		ended <- each(s.space.Events(ctx, publisher.Filter{}), func(ev publisher.Event) { events <- ev })
+	}()
+	defer func() { cancel(); <-ended }()
+	say := func(client string) {
+		must(edge.Publish(bus.Msg{
+			Subject: subject.Names{}.From("demo", client), Data: []byte("hi all"),
+			Header: map[string]string{subject.HeaderSession: "s-" + client, subject.HeaderReliable: "false"},
+		}))
+	}
+	event := func(kind, client string) {
+		must(edge.Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: fmt.Appendf(nil, `{"type":%q,"client":%q,"session":%q,"edge":"x"}`, kind, client, "s-"+client)}))
+	}
+	for first := false; !first; { // until the subscription is in force
+		event("joined", "early")
+		select {
+		case ev := <-events:
+			first = ev.Kind == publisher.KindJoined
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	const clients = 50
+	for i := range clients {
+		name := fmt.Sprint("c", i)
+		if i%2 == 0 { // of the others, NATS lost the event
+			event("joined", name)
+		}
+		say(name)
+		if i%5 == 0 {
+			event("left", name)
+			say(name) // an edge may be late
+		}
+	}
+	joined, said := map[string]int{}, 0
+	for said < clients+clients/5 {
+		select {
+		case ev := <-events:
+			switch ev.Kind {
+			case publisher.KindJoined:
+				joined[ev.Client]++
+			case publisher.KindMessage:
+				said++
+				if joined[ev.Client] != 1 || string(ev.Message.Data) != "hi all" {
+					t.Fatalf("%+v after %d joined", ev, joined[ev.Client])
+				}
+			}
+		case <-s.ctx.Done():
+			t.Fatalf("%d messages arrive, want %d", said, clients+clients/5)
+		}
+	}
+}
+
+// TestFilter has loops that want some events only.
+func TestFilter(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	s.hold(1)
+	s.publish("a typed state", lamp(0))
+	edge := s.bus()
+	tell := func(text string) { must(edge.Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(text)})) }
+	for _, c := range []struct {
+		filter publisher.Filter
+		want   []string
+	}{
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindLinked, publisher.KindReassert}}, []string{"linked door.a", "linked door.b", "linked gate", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindLinked, publisher.KindReassert}, KeyPrefix: "door."}, []string{"linked door.a", "linked door.b", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindLinked, publisher.KindReassert}, Client: "one"}, []string{"linked door.a", "linked gate", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindReassert}}, []string{"changed lamp map[hue:3 on:<nil>] uint8", "changed far map[x:[1 2.5]] <nil>", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindCommandSent, publisher.KindReassert}}, []string{"command_sent gate", "reassert"}},
+	} {
+		ctx, cancel := context.WithCancel(s.ctx)
+		events := make(chan publisher.Event, 1000)
+		ended := make(chan error)
+		go func() { ended <- each(s.space.Events(ctx, c.filter), func(ev publisher.Event) { events <- ev }) }()
+		for heard := false; !heard; { // until the loop is there
+			tell(`{"type":"reassert"}`)
+			select {
+			case <-events:
+				heard = true
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		for _, text := range []string{
+			`{"type":"linked","client":"one","key":"door.a"}`, `{"type":"linked","client":"two","key":"door.b"}`, `{"type":"linked","client":"one","key":"gate"}`,
+			`{"type":"changed","key":"lamp","client":"one","values":{"hue":3,"on":null}}`, `{"type":"changed","key":"far","client":"one","values":{"x":[1,2.5]}}`,
+			`{"type":"command","client":"one","key":"gate","command":"open"}`, `{"type":"reassert","epoch":1,"seq":77}`,
+		} {
+			tell(text)
+		}
+		var got []string
+		for last := false; !last; {
+			ev := <-events
+			last = ev.Seq == 77
+			switch {
+			case ev.Kind == publisher.KindChanged:
+				got = append(got, fmt.Sprintf("%s %s %v %T", ev.Kind, ev.Key, ev.Values, ev.Values["hue"]))
+			case ev.Kind != publisher.KindReassert || last:
+				got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Key))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v yields %q, want %q", c.filter, got, c.want)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the loop ends with %v", err)
+		}
+	}
+	for _, wrong := range []publisher.Outgoing{{Data: []byte("x")}, {To: "a b"}, {To: "a", Token: 1}} {
+		var problem *publisher.Error
+		if err := s.space.Tell(wrong); !errors.As(err, &problem) || problem.Code != publisher.CodeBadRequest {
+			t.Errorf("tell %+v: %v", wrong, err)
+		}
+	}
+	for _, wrong := range []publisher.Outgoing{{To: publisher.Everyone}, {To: "a", Unreliable: true}, {}} {
+		var problem *publisher.Error
+		if _, err := s.space.Send(s.ctx, wrong); !errors.As(err, &problem) || problem.Code != publisher.CodeBadRequest {
+			t.Errorf("send %+v: %v", wrong, err)
+		}
+	}
 }

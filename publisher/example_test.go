@@ -22,7 +22,7 @@ func ExampleSpace_Publish() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	p, err := publisher.Connect(ctx, publisher.Config{URL: w.nats.URL()})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")
@@ -53,7 +53,7 @@ func ExampleSpace_Post() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	p, err := publisher.Connect(ctx, publisher.Config{URL: w.nats.URL()})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")
@@ -76,14 +76,14 @@ func ExampleSpace_Post() {
 }
 
 // Clients join and leave, and write the values that they may write.
-func ExampleSpace_Follow() {
+func ExampleSpace_Events() {
 	w := newWorld()
 	defer w.close()
 	w.hold(1)
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+	p, err := publisher.Connect(ctx, publisher.Config{URL: w.nats.URL()})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")
@@ -98,19 +98,20 @@ func ExampleSpace_Follow() {
 		l := c.LinkNamed("lamp")
 		return l != nil && l.Phase == dnptest.LinkIsUp
 	}))
-	_ = space.Follow(ctx, func(ev publisher.Event) {
-		switch ev.Type {
-		case "joined":
+	for ev, err := range space.Events(ctx, publisher.Filter{}) {
+		must(err)
+		switch ev.Kind {
+		case publisher.KindJoined:
 			fmt.Println("somebody is there")
 			must(client.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("lamp"), 0, []byte{1}) }))
-		case "changed":
-			fmt.Printf("%s: on=%s\n", ev.Key, ev.Values["on"])
+		case publisher.KindChanged:
+			fmt.Printf("%s: on=%v\n", ev.Key, ev.Values["on"])
 			must(client.Do(func(now time.Time, c *dnptest.Client) { c.Close(now) }))
-		case "left":
+		case publisher.KindLeft:
 			fmt.Println("it left:", ev.Reason)
-			cancel()
+			return
 		}
-	})
+	}
 	// Output:
 	// somebody is there
 	// lamp: on=1
@@ -124,9 +125,10 @@ func ExampleSpace_Messages() {
 	defer w.close()
 	say(w.nats.URL(), "hello", "is anybody there?", "I say") // like an edge with --session-durability log
 
+	ctx := context.Background()
 	var stored []byte
 	for range 2 {
-		p, err := publisher.Connect(publisher.Config{URL: w.nats.URL()})
+		p, err := publisher.Connect(ctx, publisher.Config{URL: w.nats.URL()})
 		must(err)
 		space, err := p.Space("demo")
 		must(err)
@@ -137,7 +139,7 @@ func ExampleSpace_Messages() {
 		if stored != nil {
 			must(json.Unmarshal(stored, &game))
 		}
-		for m, err := range space.Messages(context.Background(), &game.Cursor) {
+		for m, err := range space.Messages(ctx, &game.Cursor) {
 			must(err)
 			game.Heard = append(game.Heard, string(m.Data))
 			stored, err = json.Marshal(game)

@@ -147,31 +147,6 @@ func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message,
 	return got, ok && err == nil && got.Session != ""
 }
 
-// Listen calls f with the messages of the space's clients as they arrive, unreliable ones
-// too, each at most once, until ctx ends. A slow f loses some. Messages yields the
-// reliable ones of sessions in a log, too.
-func (s *Space) Listen(ctx context.Context, f func(*Message)) error {
-	sub, err := s.subscribeSync(s.p.subjects.From(s.name, "*"))
-	if err != nil {
-		return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
-	}
-	defer unsubscribe(sub)
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, nats.ErrSlowConsumer):
-		case err != nil:
-			return fmt.Errorf("listen to clients of space %s: %w", s.name, err)
-		default:
-			if got, ok := s.parseMessage(m.Subject, m.Header, m.Data); ok && !got.silent {
-				f(got)
-			}
-		}
-	}
-}
-
 // A reader waits for readerHeartbeat twice without a sign of the server before it ends,
 // and servers delete a consumer that has not been read from for readerIdle. Up to pullMax
 // messages wait for the game server.

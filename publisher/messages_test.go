@@ -94,7 +94,7 @@ func (x *inbox) consume(stored []byte, n int) []byte {
 	if stored != nil {
 		must(json.Unmarshal(stored, &g))
 	}
-	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	p, err := publisher.Connect(context.Background(), publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")
@@ -189,7 +189,7 @@ func (x *inbox) remake() {
 
 // join returns the space of a new game server, and a context that bounds the test.
 func (x *inbox) join(t *testing.T) (*publisher.Space, context.Context) {
-	p, err := publisher.Connect(publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
+	p, err := publisher.Connect(context.Background(), publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
 	must(err)
 	t.Cleanup(p.Close)
 	space, err := p.Space("demo")
@@ -271,7 +271,7 @@ func TestGap(t *testing.T) {
 	must(stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)))
 	var g gameServer
 	must(json.Unmarshal(stored, &g))
-	p, err := publisher.Connect(publisher.Config{Conn: x.nc})
+	p, err := publisher.Connect(context.Background(), publisher.Config{Conn: x.nc})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")

@@ -151,7 +151,7 @@ func model(t *testing.T, seed uint64) {
 	}
 	t.Cleanup(srv.Shutdown)
 	h := newBadHolder(t, srv.URL(), rand.New(rand.NewPCG(seed, 2)))
-	p, err := publisher.Connect(publisher.Config{
+	p, err := publisher.Connect(t.Context(), publisher.Config{
 		URL: srv.URL(), Timeout: 20 * time.Millisecond, Retry: time.Millisecond, Window: 1 + rng.IntN(8),
 		Refused: func(_ string, err error) { t.Errorf("refused: %v", err) },
 	})

@@ -58,7 +58,7 @@ func newOutage(t *testing.T, sessions int) *outage {
 		}
 	}
 	must(err)
-	p, err := publisher.Connect(publisher.Config{URL: x.cluster.URL(), Log: discard})
+	p, err := publisher.Connect(t.Context(), publisher.Config{URL: x.cluster.URL(), Log: discard})
 	must(err)
 	space, err := p.Space("demo")
 	must(err)

@@ -120,8 +120,9 @@ type Publisher struct {
 }
 
 // Connect connects to NATS. The connection outlives servers: when one stops, it looks for
-// another until Close. The error names the servers if none of them can be reached at first.
-func Connect(cfg Config) (*Publisher, error) {
+// another until Close. The error names the servers if none of them can be reached at first, or
+// is that of ctx, which is of this call only.
+func Connect(ctx context.Context, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func Connect(cfg Config) (*Publisher, error) {
 	p := &Publisher{cfg: cfg, nc: cfg.Conn, subjects: subject.Names{Prefix: cfg.Prefix}, spaces: map[string]*Space{}}
 	if p.nc == nil {
 		options := append(natsconn.Options(), nats.Name("game server")) // without a buffer: the spaces repeat what NATS would buffer
-		nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
+		nc, err := dial(ctx, cfg.URL, append(options, cfg.Options...))
 		if err != nil {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
 		}
@@ -138,6 +139,31 @@ func Connect(cfg Config) (*Publisher, error) {
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.running.Go(p.watch)
 	return p, nil
+}
+
+// dial connects to NATS until ctx ends. The library takes no context, so that an attempt goes on behind it; its
+// timeouts bound that.
+func dial(ctx context.Context, url string, options []nats.Option) (*nats.Conn, error) {
+	type result struct {
+		nc  *nats.Conn
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		nc, err := nats.Connect(url, options...)
+		done <- result{nc, err}
+	}()
+	select {
+	case r := <-done:
+		return r.nc, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.nc != nil {
+				r.nc.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
 }
 
 // Close ends all spaces at once. It drops what no relay has accepted: call Space.Flush

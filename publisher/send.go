@@ -17,67 +17,109 @@ import (
 // ErrNotConnected reports a client that is not in the space.
 var ErrNotConnected = errors.New("publisher: the client is not connected")
 
-// Send sends data to a client, reliably and in order, and returns the number of the
-// message. With sessions in a log the number is a promise that survives the edge. Send
-// tries once, because an answer that is lost does not show that the message is lost:
-// after any error but ErrNotConnected and an *Error the client may receive it or not.
-func (s *Space) Send(ctx context.Context, client string, data []byte) (number uint64, err error) {
-	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data})
+// Everyone is every client of the space, in an Outgoing that is told.
+const Everyone = "*"
+
+// An Outgoing is a message for clients.
+type Outgoing struct {
+	To   string // a client, or Everyone
+	Data []byte
+
+	// Unreliable lets the message be lost on the way, and spares what makes it reliable. For Tell.
+	Unreliable bool
+
+	// Token lets Send repeat the message until an edge answers: the client gets it once. From 1 to 2^44-1, it must
+	// be larger for each message of the session, and the next message must wait for this one. Edges without a
+	// session log forget tokens when they end.
+	Token uint64
+}
+
+// outgoing returns the message for NATS.
+func (s *Space) outgoing(m Outgoing) (*nats.Msg, error) {
+	out := &nats.Msg{Subject: s.p.subjects.To(s.name, m.To), Data: m.Data}
+	switch {
+	case m.To == Everyone:
+		out.Subject = s.p.subjects.ToAll(s.name)
+	case !subject.ValidToken(m.To):
+		return nil, &Error{Op: "send to " + m.To, Code: CodeBadRequest, Message: "want a client, or Everyone"}
+	}
+	if m.Unreliable {
+		out.Header = nats.Header{subject.HeaderReliable: {"false"}}
+	}
+	if m.Token != 0 {
+		out.Header = nats.Header{subject.HeaderToken: {strconv.FormatUint(m.Token, 10)}}
+	}
+	return out, nil
+}
+
+// sendPatience is how long Send waits for the first answer to a message with a token: an edge answers within milliseconds,
+// unless the message arrived when it had just handed the session over. Each further wait is twice as long, up to Config.Timeout.
+const sendPatience = 250 * time.Millisecond
+
+// Send sends a message to a client, reliably and in order, waits for the edge, and returns the number of the message.
+// With sessions in a log the number is a promise that survives the edge.
+//
+// Without a Token, Send tries once, because an answer that is lost does not show that the message is lost: after any
+// error but ErrNotConnected and an *Error the client may receive it or not. With one, Send repeats the message, more
+// and more rarely, until an edge answers or ctx ends. The number is 0 if an edge had the message already and its answer
+// was lost.
+func (s *Space) Send(ctx context.Context, m Outgoing) (number uint64, err error) {
+	out, err := s.outgoing(m)
+	switch {
+	case err != nil:
+		return 0, err
+	case m.Unreliable, m.To == Everyone:
+		return 0, &Error{Op: "send to " + m.To, Code: CodeBadRequest, Message: "only a reliable message to one client has an answer; use Tell"}
+	case s.ctx.Err() != nil:
+		return 0, ErrClosed
+	}
+	out.Header = traceOf(ctx).add(out.Header)
+	if m.Token != 0 {
+		return s.sendOnce(ctx, m.To, out)
+	}
+	reply, err := s.p.request(ctx, out)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return 0, ErrNotConnected
 	case err != nil:
-		return 0, fmt.Errorf("send to %s: %w", client, err)
+		return 0, fmt.Errorf("send to %s: %w", m.To, err)
 	}
-	return messageNumber(client, m.Data)
+	return messageNumber(m.To, reply.Data)
 }
 
-// sendPatience is how long SendOnce waits for the first answer: an edge answers within milliseconds, unless the message
-// arrived when it had just handed the session over. Each further wait is twice as long, up to Config.Timeout.
-const sendPatience = 250 * time.Millisecond
-
-// SendOnce sends data to a client reliably, and repeats it, more and more rarely, until an edge answers or ctx
-// ends; the client receives it once. The token, from 1 to 2^44-1, must be larger for each
-// message of the session, and the next message must wait for this one. SendOnce returns
-// the number of the message, or 0 if an edge had the message already and its answer was
-// lost. Edges without a session log forget tokens when they end.
-func (s *Space) SendOnce(ctx context.Context, client string, token uint64, data []byte) (number uint64, err error) {
-	m := &nats.Msg{Subject: s.p.subjects.To(s.name, client), Data: data, Header: nats.Header{subject.HeaderToken: {strconv.FormatUint(token, 10)}}}
+// sendOnce repeats a message with a token until an edge answers.
+func (s *Space) sendOnce(ctx context.Context, client string, m *nats.Msg) (number uint64, err error) {
 	patience := min(sendPatience, s.p.cfg.Timeout)
 	for {
 		reply, err := s.p.requestFor(ctx, m, patience)
 		if err == nil {
 			return messageNumber(client, reply.Data)
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return 0, fmt.Errorf("send to %s: %w", client, err)
-		}
-		if !errors.Is(err, nats.ErrNoResponders) {
+		case s.ctx.Err() != nil:
+			return 0, ErrClosed
+		case !errors.Is(err, nats.ErrNoResponders):
 			patience = min(2*patience, s.p.cfg.Timeout)
 		}
 		sleep(ctx, s.p.cfg.Retry) // also without a responder: another edge may be taking the session over
 	}
 }
 
-// Tell sends data to a client reliably without waiting for an answer. The message is lost
-// if the client is not connected.
-func (s *Space) Tell(client string, data []byte) error {
-	return s.p.nc.Publish(s.p.subjects.To(s.name, client), data)
-}
-
-// TellAll is Tell for every client of the space.
-func (s *Space) TellAll(data []byte) error { return s.p.nc.Publish(s.p.subjects.ToAll(s.name), data) }
-
-// Cast sends data to a client once. It may be lost on the way.
-func (s *Space) Cast(client string, data []byte) error {
-	return s.cast(s.p.subjects.To(s.name, client), data)
-}
-
-// CastAll is Cast for every client of the space.
-func (s *Space) CastAll(data []byte) error { return s.cast(s.p.subjects.ToAll(s.name), data) }
-
-func (s *Space) cast(to string, data []byte) error {
-	return s.p.nc.PublishMsg(&nats.Msg{Subject: to, Data: data, Header: nats.Header{subject.HeaderReliable: {"false"}}})
+// Tell sends a message to a client or Everyone and does not wait. The message is lost if the client is not connected,
+// or NATS is away. The error says that NATS does not take it.
+func (s *Space) Tell(m Outgoing) error {
+	out, err := s.outgoing(m)
+	switch {
+	case err != nil:
+		return err
+	case m.Token != 0:
+		return &Error{Op: "tell " + m.To, Code: CodeBadRequest, Message: "a message with a token waits for its answer; use Send"}
+	case s.ctx.Err() != nil:
+		return ErrClosed
+	}
+	return s.p.nc.PublishMsg(out)
 }
 
 // Kick ends the sessions of a client. It tries once: a repetition could end a session that

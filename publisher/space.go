@@ -59,6 +59,8 @@ type Space struct {
 	heard       time.Time     // when a relay last answered, or was asked for the epoch
 	outage      outage
 	counters    counters
+	streams     map[*stream]bool
+	attached    bool     // streams has changed
 	untold      []func() // calls of the functions of the Config, which run makes without mu
 }
 
@@ -103,25 +105,64 @@ type subscriptions struct {
 	answers chan *nats.Msg
 	news    chan *nats.Msg // events, messages and commands, in the order in which NATS brings them
 	inbox   string         // prefix of the subjects of answers
-	subs    []*nats.Subscription
+	subs    map[string]*nats.Subscription
+	dropped int  // news that NATS dropped
+	stale   bool // what streams want has changed
 }
+
+// A wantedSubject is what streams want to hear.
+type wantedSubject struct{ subject, queue string }
 
 // open begins to hear answers and events. It fails only if the connection is closed.
 func (e *subscriptions) open(nc *nats.Conn, answersMax int, events string) error {
-	*e = subscriptions{nc: nc, answers: make(chan *nats.Msg, answersMax), news: make(chan *nats.Msg, newsMax), inbox: nc.NewInbox() + "."}
-	if err := e.hear(e.inbox+"*", e.answers); err != nil {
+	*e = subscriptions{nc: nc, answers: make(chan *nats.Msg, answersMax), news: make(chan *nats.Msg, newsMax), inbox: nc.NewInbox() + ".", subs: map[string]*nats.Subscription{}}
+	if err := e.hear("answers", wantedSubject{subject: e.inbox + "*"}, e.answers); err != nil {
 		return err
 	}
-	return e.hear(events, e.news)
+	return e.hear("events", wantedSubject{subject: events}, e.news)
 }
 
-func (e *subscriptions) hear(subject string, to chan *nats.Msg) error {
-	sub, err := e.nc.ChanSubscribe(subject, to)
-	if err != nil {
-		return err
+// want hears the wanted subjects, and no others but answers and events.
+func (e *subscriptions) want(wanted map[string]wantedSubject) error {
+	for name, sub := range e.subs {
+		if _, ok := wanted[name]; !ok && name != "answers" && name != "events" {
+			unsubscribe(sub)
+			delete(e.subs, name)
+		}
 	}
-	e.subs = append(e.subs, sub)
+	for name, w := range wanted {
+		if e.subs[name] == nil {
+			if err := e.hear(name, w, e.news); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// lost reports whether NATS dropped news since the last call.
+func (e *subscriptions) lost() bool {
+	all := 0
+	for name, sub := range e.subs {
+		if n, err := sub.Dropped(); err == nil && name != "answers" {
+			all += n
+		}
+	}
+	more := all > e.dropped
+	e.dropped = all
+	return more
+}
+
+func (e *subscriptions) hear(name string, w wantedSubject, to chan *nats.Msg) (err error) {
+	if w.queue == "" {
+		e.subs[name], err = e.nc.ChanSubscribe(w.subject, to)
+	} else {
+		e.subs[name], err = e.nc.ChanQueueSubscribe(w.subject, w.queue, to)
+	}
+	if err != nil {
+		delete(e.subs, name)
+	}
+	return err
 }
 
 func (e *subscriptions) close() {
@@ -129,6 +170,8 @@ func (e *subscriptions) close() {
 		unsubscribe(sub)
 	}
 }
+
+func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() } // fails only if the connection is closed
 
 // Name returns the name of the space.
 func (s *Space) Name() string { return s.name }
@@ -259,7 +302,7 @@ func (s *Space) run() {
 		case m := <-s.in.answers:
 			s.locked(func(now time.Time) { s.answered(now, m) })
 		case m := <-s.in.news:
-			s.locked(func(now time.Time) { s.event(now, m.Data) })
+			s.hear(m)
 		case <-s.wake:
 		case <-timer.C:
 		}
@@ -287,6 +330,8 @@ func (s *Space) turn() time.Duration {
 			next = s.flush(now)
 		}
 	})
+	s.listen()
+	lost := s.in.lost()
 	if next != nil {
 		err := s.p.nc.PublishMsg(next.msg)
 		s.locked(func(now time.Time) { s.transmitted(now, next, err) })
@@ -296,6 +341,11 @@ func (s *Space) turn() time.Duration {
 		s.judge(now)
 		wait = s.untilNext(now)
 		untold, s.untold = s.untold, nil
+		for st := range s.streams {
+			if lost {
+				st.lose()
+			}
+		}
 	})
 	for _, tell := range untold {
 		tell()

@@ -140,15 +140,11 @@ func TestReassert(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	followed := make(chan error)
 	go func() {
-		followed <- s.space.Follow(ctx, func(ev publisher.Event) {
-			if ev.Type == "changed" {
-				changed <- ev
-			}
-		})
+		followed <- each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged}}), func(ev publisher.Event) { changed <- ev })
 	}()
 	defer func() { cancel(); <-followed }()
 	must(c.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("lamp"), 0, []byte{7}) }))
-	if ev := <-changed; ev.Key != "lamp" || string(ev.Values["on"]) != "7" || ev.Client == "" {
+	if ev := <-changed; ev.Key != "lamp" || ev.Values["on"] != uint8(7) || ev.Client == "" {
 		t.Fatalf("%+v", ev)
 	}
 	s.holds("the client's value", map[string]string{"tower": "hp=93 owner=null ", "lamp": "on=7 hue=1 "})
@@ -205,7 +201,7 @@ func TestStaleAnswer(t *testing.T) {
 	})
 	must(err)
 	must(nc.Flush())
-	p, err := publisher.Connect(publisher.Config{URL: srv.URL(), Retry: time.Millisecond})
+	p, err := publisher.Connect(t.Context(), publisher.Config{URL: srv.URL(), Retry: time.Millisecond})
 	must(err)
 	defer p.Close()
 	space, err := p.Space("demo")
@@ -280,7 +276,7 @@ func TestSpacesClose(t *testing.T) {
 	_, err = relay.Subscribe("dnp.v1.publish.*", func(m *nats.Msg) { _ = m.Respond([]byte(`{"epoch":1,"seq":1,"results":[{"ok":true}]}`)) })
 	must(err)
 	must(relay.Flush())
-	p, err := publisher.Connect(publisher.Config{URL: srv.URL()})
+	p, err := publisher.Connect(t.Context(), publisher.Config{URL: srv.URL()})
 	must(err)
 	defer p.Close()
 	round := func(spaces int) {

@@ -60,6 +60,16 @@ func (st *state) index(name string) (i int, ok bool) {
 	return i, err == nil && i >= 0 && i < len(st.defs)
 }
 
+// decode returns a value that an event names in the Go type of its type. st may be nil.
+func (st *state) decode(name string, raw json.RawMessage) any {
+	if st != nil && st.put != nil {
+		if i, ok := st.index(name); ok {
+			return decodeValue(st.put.Values[i].Type, st.put.Values[i].Fields, raw)
+		}
+	}
+	return decodeValue("", nil, raw)
+}
+
 // writable reports whether clients may write the state.
 func (st *state) writable() bool { return st.put.Access != any("read-only") }
 
@@ -263,7 +273,7 @@ func (s *Space) clear(time.Time) error {
 
 // written applies the values that a client wrote, except those about which a newer op of
 // this Space is pending.
-func (s *Space) written(ev Event) {
+func (s *Space) written(ev eventJSON) {
 	st := s.states[ev.Key]
 	if st == nil || st.put == nil || !st.removedAt.IsZero() {
 		return

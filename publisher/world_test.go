@@ -120,7 +120,7 @@ func newScene(t *testing.T, cfg publisher.Config) *scene {
 		s.refused = append(s.refused, err)
 	}
 	var err error
-	if s.p, err = publisher.Connect(cfg); err != nil {
+	if s.p, err = publisher.Connect(s.ctx, cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.p.Close)

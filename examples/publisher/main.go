@@ -13,7 +13,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"time"
 
@@ -32,8 +31,13 @@ func main() {
 	}
 }
 
+// A door is a state: its exported fields are the values. Clients may write them, within bounds.
+type door struct {
+	Angle float32 `dnp:"angle,precision=0.1,min=0,max=90"`
+}
+
 func run(ctx context.Context, url, name, file string) error {
-	p, err := publisher.Connect(publisher.Config{URL: url})
+	p, err := publisher.Connect(ctx, publisher.Config{URL: url})
 	if err != nil {
 		return err
 	}
@@ -42,16 +46,16 @@ func run(ctx context.Context, url, name, file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := space.Publish(ctx, publisher.Put{
-		Key: "door", Farewell: "the door is gone", Access: publisher.Access{All: true},
-		Values: []publisher.Value{{Name: "angle", Type: "float32", Value: 0, Precision: 0.1}},
-	}); err != nil {
+	d, err := publisher.Bind(space, publisher.Put{Key: "door", Farewell: "the door is gone", Access: publisher.Access{All: true}}, door{})
+	if err != nil {
 		return err
 	}
-	pushed := make(chan float64, 100)
+	if err := space.Flush(ctx); err != nil {
+		return err
+	}
 	var running sync.WaitGroup
-	running.Go(func() { _ = space.Follow(ctx, follow(space, pushed)) }) // ends with ctx
-	running.Go(func() { swing(ctx, space, pushed) })
+	running.Go(func() { greet(ctx, space) })
+	running.Go(func() { swing(ctx, d) })
 	err = score(ctx, space, file)
 	running.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -60,43 +64,42 @@ func run(ctx context.Context, url, name, file string) error {
 	return err
 }
 
-// follow greets clients that join, and passes on pushes of the door.
-func follow(space *publisher.Space, pushed chan<- float64) func(publisher.Event) {
-	return func(ev publisher.Event) {
-		fmt.Println(ev.Type, ev.Client, ev.Key)
-		switch ev.Type {
-		case "joined":
-			if err := space.Tell(ev.Client, []byte("welcome, "+ev.Client)); err != nil {
+// greet welcomes clients that join, and tells of pushes of the door.
+func greet(ctx context.Context, space *publisher.Space) {
+	for ev, err := range space.Events(ctx, publisher.Filter{}) {
+		if err != nil {
+			return // ctx ended
+		}
+		switch ev.Kind {
+		case publisher.KindJoined:
+			fmt.Println(ev.Client, "joined")
+			if err := space.Tell(publisher.Outgoing{To: ev.Client, Data: []byte("welcome, " + ev.Client)}); err != nil {
 				log.Print(err)
 			}
-		case "changed":
-			if angle, err := strconv.ParseFloat(string(ev.Values["angle"]), 64); err == nil && ev.Key == "door" {
-				pushed <- angle
-			}
+		case publisher.KindChanged:
+			fmt.Println(ev.Client, "pushed the", ev.Key, "to", ev.Values["angle"])
+		case publisher.KindLeft:
+			fmt.Println(ev.Client, "left:", ev.Reason)
 		}
 	}
 }
 
-// swing moves the door towards shut, 20 times a second.
-func swing(ctx context.Context, space *publisher.Space, pushed <-chan float64) {
+// swing moves the door towards shut, 20 times a second. Where a client pushed it to is in the door already.
+func swing(ctx context.Context, d *publisher.Bound[door]) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	angle := 0.0
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case angle = <-pushed:
 		case <-tick.C:
-			if angle == 0 {
-				continue
+		}
+		if err := d.Update(func(d *door) {
+			if d.Angle *= 0.9; d.Angle < 1 {
+				d.Angle = 0
 			}
-			if angle *= 0.9; angle < 1 {
-				angle = 0
-			}
-			if err := space.Post(publisher.Set{Key: "door", Values: publisher.Values{"angle": angle}}); err != nil {
-				log.Print(err)
-			}
+		}); err != nil {
+			log.Print(err)
 		}
 	}
 }

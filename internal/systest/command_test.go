@@ -19,7 +19,7 @@ import (
 func TestCommandsOutliveEdges(t *testing.T) {
 	t.Parallel()
 	r := newRescueEdges(t, startRedis(t))
-	p, err := publisher.Connect(publisher.Config{Conn: r.nc})
+	p, err := publisher.Connect(t.Context(), publisher.Config{Conn: r.nc})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,13 +54,13 @@ type Game struct {
 
 // NewGame connects a game server and makes the state that all clients see.
 func NewGame(ctx context.Context, cfg GameConfig) (*Game, error) {
-	p, err := publisher.Connect(publisher.Config{URL: cfg.URL, Options: cfg.Options})
+	p, err := publisher.Connect(ctx, publisher.Config{URL: cfg.URL, Options: cfg.Options})
 	if err != nil {
 		return nil, err
 	}
 	g := &Game{cfg: cfg, p: p, stop: map[string]func(){}}
 	if g.space, err = p.Space(cfg.Space); err == nil {
-		_, err = g.space.Publish(ctx, publisher.Put{Key: BusyPrefix, Values: []publisher.Value{{Name: "n", Type: "uint32", Value: 0}}})
+		_, err = g.space.Publish(ctx, publisher.Put{Key: BusyPrefix, Values: []publisher.Value{{Name: "n", Type: publisher.Uint32, Value: 0}}})
 	}
 	if err != nil {
 		p.Close()
@@ -72,16 +72,18 @@ func NewGame(ctx context.Context, cfg GameConfig) (*Game, error) {
 func (g *Game) Run(ctx context.Context) {
 	g.all.Go(func() { g.moveWorld(ctx) })
 	g.all.Go(func() {
-		_ = g.space.Follow(ctx, func(ev publisher.Event) { // ends with ctx
-			if ev.Type == "left" {
-				g.clientLeft(ev.Client)
-			}
-		})
+		for ev := range g.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindLeft}}) { // ends with ctx, and an empty event
+			g.clientLeft(ev.Client)
+		}
 	})
 	if g.cfg.Log {
 		g.consume(ctx)
 	} else {
-		_ = g.space.Listen(ctx, func(m *publisher.Message) { g.hear(ctx, m) }) // ends with ctx
+		for ev, err := range g.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindMessage}}) { // ends with ctx
+			if err == nil {
+				g.hear(ctx, ev.Message)
+			}
+		}
 	}
 	g.all.Wait()
 	g.p.Close()
@@ -164,7 +166,7 @@ func (g *Game) tell(ctx context.Context, client, party string) {
 		g.busy.Add(1)
 		g.cfg.Note(history.Record{Kind: history.Told, Who: party, N: n})
 		patience, cancel := context.WithTimeout(ctx, answerMost)
-		number, err := g.space.SendOnce(patience, client, n, strconv.AppendUint(nil, n, 10))
+		number, err := g.space.Send(patience, publisher.Outgoing{To: client, Token: n, Data: strconv.AppendUint(nil, n, 10)})
 		cancel()
 		g.busy.Add(-1)
 		if err == nil {
