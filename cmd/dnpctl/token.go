@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/token"
 )
 
 type tokenCommand struct {
@@ -25,12 +23,12 @@ type tokenKeygenCommand struct {
 
 // Run makes two files. It replaces no file, because a lost private key cannot be restored.
 func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
-	public, private, err := ed25519.GenerateKey(crand.Reader)
+	private, err := token.GenerateKey()
 	if err != nil {
 		return err
 	}
-	secret, err1 := auth.EncodePrivate(private)
-	open, err2 := auth.EncodePublic(public)
+	secret, err1 := token.EncodeKey(private)
+	open, err2 := token.EncodePublic(private)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -41,7 +39,7 @@ func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
 		return err
 	}
 	fmt.Printf("%s.key signs tokens; keep it secret, where they are issued\n%s.pub is for --token-keys of edges; key id %s\n",
-		c.Out, c.Out, auth.KeyID(public))
+		c.Out, c.Out, token.KeyID(private))
 	return nil
 }
 
@@ -65,7 +63,7 @@ type tokenIssueCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *tokenIssueCommand) Problems() (list config.Problems) {
-	if c.Life <= 0 || c.Life > auth.LifeMax {
+	if c.Life <= 0 || c.Life > token.LifeMax {
 		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
 	}
 	return list
@@ -77,22 +75,14 @@ func (c *tokenIssueCommand) Run(context.Context, *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	key, err := auth.ParsePrivate(text)
+	key, err := token.ParseKey(text)
 	if err != nil {
 		return fmt.Errorf("%s %w", c.Key, err)
 	}
-	now := time.Now()
-	claims := auth.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: now.Add(c.Life), ID: crand.Text()}
-	if reason := claims.Check(now); reason != auth.None {
-		return &config.UsageError{Problem: "SPACE, CLIENT and groups: want 1 to 64 letters, digits, _ or -, no space with _ in front, and at most 32 groups"}
-	}
-	token, err := auth.Issue(key, claims, time.Time{})
+	issued, err := token.Sign(key, token.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: time.Now().Add(c.Life)})
 	if err != nil {
-		return err
+		return &config.UsageError{Problem: err.Error()}
 	}
-	if len(token) > auth.TokenMax {
-		return fmt.Errorf("the token has %d bytes, at most %d; use fewer groups", len(token), auth.TokenMax)
-	}
-	fmt.Println(token)
+	fmt.Println(issued)
 	return nil
 }

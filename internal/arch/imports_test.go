@@ -66,6 +66,8 @@ var rules = map[string][]string{
 	"examples/publisher": {"publisher"},
 	"examples/web":       {}, // a page that edges embed
 
+	"token": {"internal/auth", "subject"}, // login services import it
+
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
 		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",

@@ -17,7 +17,7 @@ import (
 const (
 	LifeMax   = 24 * time.Hour // from now to exp
 	GroupsMax = 32
-	idMax     = 128 // bytes of jti
+	IDMax     = 128 // bytes of jti
 
 	notBeforeLeeway = 5 * time.Second // the clock of the issuer may be ahead
 )
@@ -103,7 +103,7 @@ func (k *Keys) Verify(now time.Time, token []byte) (Claims, Reason) {
 // check applies the rules to claims whose signature is valid.
 func (c *tokenClaims) check(now time.Time) (Claims, Reason) {
 	switch {
-	case c.DNP == nil, c.Expires == nil, c.ID == "", len(c.ID) > idMax:
+	case c.DNP == nil, c.Expires == nil, c.ID == "", len(c.ID) > IDMax:
 		return Claims{}, BadToken
 	case c.NotBefore != nil && c.NotBefore.After(now.Add(notBeforeLeeway)):
 		return Claims{}, NotYet
