@@ -63,10 +63,12 @@ var rules = map[string][]string{
 	"publisher":          {"publisher/layout", "bus/natsconn", "dnp/command", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "go.opentelemetry.io/otel/trace"}, // game servers import it, so nothing internal
 	"publisher/layout":   {"dnp/wire"},
 	"examples/bots":      {"client"},
+	"examples/arena":     {"client", "publisher"},
 	"examples/publisher": {"publisher"},
 	"examples/web":       {}, // a page that edges embed
 
-	"token": {"internal/auth", "subject"}, // login services import it
+	"dnprelaytest": {"bus/natsbus", "internal/edge", "internal/natsembed", "internal/relay", "subject"}, // tests of games import it
+	"token":        {"internal/auth", "subject"}, // login services import it
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {

@@ -1,0 +1,64 @@
+package dnprelaytest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnprelaytest"
+	"github.com/dnprelay/dnprelay/internal/natstest"
+	"github.com/dnprelay/dnprelay/publisher"
+)
+
+func TestMain(m *testing.M) { natstest.VerifyNoLeaks(m) }
+
+type tower struct {
+	HP uint8 `dnp:"hp"`
+}
+
+// TestStart has a game server and a client, and takes the relay away in between. Several servers run at once.
+func TestStart(t *testing.T) {
+	for _, space := range []string{"", "arena"} {
+		t.Run(space, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			srv := dnprelaytest.Config{Space: space}.Start(t)
+			p, err := publisher.Connect(ctx, publisher.Config{URL: srv.NATS, Retry: time.Millisecond, Probe: 10 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Close)
+			room, err := p.Space(srv.Space)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound, err := publisher.Bind(room, publisher.Put{Key: "tower"}, tower{HP: 93})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := client.Dial(ctx, srv.Edge, client.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			await := func(hp float64) {
+				t.Helper()
+				if err := c.Until(ctx, func() bool { st := c.State("tower"); return st != nil && st.At(0).Float() == hp }); err != nil {
+					t.Fatalf("the client does not see hp %v: %v", hp, err)
+				}
+			}
+			await(93)
+			srv.StopRelay()
+			if err := bound.Set(tower{HP: 92}); err != nil {
+				t.Fatal(err)
+			}
+			srv.StartRelay()
+			if err := room.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+			await(92)
+		})
+	}
+}
