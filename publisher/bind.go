@@ -254,7 +254,7 @@ func (s *Space) drain() {
 			continue
 		}
 		if sets := b.take(st); len(sets) > 0 {
-			s.out.push(&pendingOp{topic: topic{topicState, b.key}, source: "set " + b.key, sets: sets})
+			s.out.push(&pendingOp{topic: topic{topicState, b.key}, verb: "set", sets: sets})
 		}
 	}
 }

@@ -3,6 +3,8 @@ package publisher
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -138,7 +140,7 @@ type putJSON struct {
 	Message  *string         `json:"message,omitempty"`
 	Describe bool            `json:"describe,omitempty"`
 	Farewell *string         `json:"farewell,omitempty"`
-	Access   any             `json:"access"`
+	Access   json.RawMessage `json:"access"`
 	Audience json.RawMessage `json:"audience"`
 	Priority int             `json:"priority,omitempty"`
 	Details  []detailJSON    `json:"lod,omitempty"`
@@ -182,6 +184,73 @@ type clientJSON struct {
 	Leave  []string `json:"leave,omitempty"`
 }
 
+// append appends the put with its values, those that clients wrote last only if all is set. It is json.Marshal for the
+// form that a relay gets again for each state when it takes a space over; what is rare is left to that. The relay's
+// parser has accepted keys, names and types, which therefore need no escapes.
+func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
+	b = append(append(append(b, `{"op":"put","key":"`...), p.Key...), '"')
+	if p.Message != nil {
+		b = append(append(b, `,"message":`...), mustMarshal(p.Message)...)
+	}
+	if p.Describe {
+		b = append(b, `,"describe":true`...)
+	}
+	if p.Farewell != nil {
+		b = append(append(b, `,"farewell":`...), mustMarshal(p.Farewell)...)
+	}
+	b = append(append(b, `,"access":`...), p.Access...)
+	b = append(append(b, `,"audience":`...), p.Audience...)
+	if p.Priority != 0 {
+		b = strconv.AppendInt(append(b, `,"priority":`...), int64(p.Priority), 10)
+	}
+	if len(p.Details) > 0 {
+		b = append(append(b, `,"lod":`...), mustMarshal(p.Details)...)
+	}
+	b = append(b, `,"values":[`...)
+	for i := range p.Values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = p.Values[i].append(b, all || !theirs[i])
+	}
+	return append(b, "]}"...)
+}
+
+// append appends the definition of a value, and its value if that is set.
+func (v *valueJSON) append(b []byte, value bool) []byte {
+	b = append(append(append(b, `{"type":"`...), v.Type...), '"')
+	if v.Name != "" {
+		b = append(append(append(b, `,"name":"`...), v.Name...), '"')
+	}
+	raw := func(name string, text json.RawMessage) {
+		if len(text) > 0 {
+			b = append(append(b, name...), text...)
+		}
+	}
+	if value {
+		raw(`,"value":`, v.Value)
+	}
+	if v.Precision != 0 {
+		b = strconv.AppendFloat(append(b, `,"precision":`...), v.Precision, 'g', -1, 64)
+	}
+	if v.Nullable {
+		b = append(b, `,"nullable":true`...)
+	}
+	raw(`,"null":`, v.Null)
+	raw(`,"min":`, v.Min)
+	raw(`,"max":`, v.Max)
+	if v.Rate != 0 {
+		b = strconv.AppendFloat(append(b, `,"rate":`...), v.Rate, 'g', -1, 64)
+	}
+	if v.Finite != nil {
+		b = append(b, `,"finite":false`...)
+	}
+	if len(v.Fields) > 0 {
+		raw(`,"fields":`, mustMarshal(v.Fields))
+	}
+	return append(b, '}')
+}
+
 // mustMarshal writes what JSON can express.
 func mustMarshal(v any) []byte {
 	b, err := json.Marshal(v)
@@ -189,6 +258,12 @@ func mustMarshal(v any) []byte {
 		panic("publisher: JSON cannot express what was checked: " + err.Error())
 	}
 	return b
+}
+
+// verb returns the first word of the name of an op.
+func verb(o Op) string {
+	verb, _, _ := strings.Cut(o.name(), " ")
+	return verb
 }
 
 // opError returns the error about an op that was not sent.
@@ -321,15 +396,17 @@ func text(s string) *string {
 	return &s
 }
 
-func (a Access) json() any {
+func (a Access) json() json.RawMessage {
 	switch {
 	case a.All:
-		return "read-write"
+		return json.RawMessage(`"read-write"`)
 	case len(a.Writers) > 0:
-		return map[string][]string{"writers": a.Writers}
+		return mustMarshal(map[string][]string{"writers": a.Writers})
 	}
-	return "read-only"
+	return readOnly
 }
+
+var readOnly = json.RawMessage(`"read-only"`)
 
 func (w Who) json() json.RawMessage {
 	if len(w.Groups)+len(w.Clients) == 0 {

@@ -37,7 +37,7 @@ const (
 // op carries the newest ones.
 type pendingOp struct {
 	topic   topic
-	source  string // the newest Op in it, as errors name it
+	verb    string // of the newest Op in it
 	trace   trace  // of the newest Op in it that has one
 	put     bool
 	fresh   bool            // the relay does not have the state
@@ -52,7 +52,7 @@ const triesMax = 5
 
 // merge adds a later op about the same topic.
 func (p *pendingOp) merge(later *pendingOp) {
-	p.source = later.source
+	p.verb = later.verb
 	p.trace = later.trace.or(p.trace)
 	p.put = p.put || later.put
 	p.fresh = p.fresh || later.fresh
@@ -152,6 +152,7 @@ func (o *outbox) empty() bool { return len(o.order) == 0 }
 const (
 	opsMax   = 500
 	bytesMax = 256 << 10
+	opBytes  = 256 // a guess
 )
 
 // backoffMax is the longest pause between attempts. It is a compromise: an election of
@@ -191,21 +192,23 @@ func (s *Space) flush(now time.Time) *transmission {
 // compose moves ops from the outbox into r and returns the payload; nil if no op has
 // anything to say.
 func (s *Space) compose(r *request) []byte {
-	b := []byte(`{"atomic":false,"ops":[`)
+	b := make([]byte, 0, min(bytesMax+4<<10, 64+opBytes*min(opsMax, len(s.out.ops))))
+	b = append(b, `{"atomic":false,"ops":[`...)
 	for !s.out.empty() && len(r.ops) < opsMax && len(b) < bytesMax {
-		if !r.trace.joins(s.out.first().trace) {
+		if r.trace.parent != "" && !r.trace.joins(s.out.first().trace) {
 			break
 		}
 		p := s.out.pop()
-		form := s.encodePending(p)
-		if form == nil {
-			p.settle(Position{}, nil)
-			continue
-		}
+		before := len(b)
 		if len(r.ops) > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, mustMarshal(form)...)
+		start := len(b)
+		if b = s.appendPending(b, p); len(b) == start {
+			b = b[:before]
+			p.settle(Position{}, nil)
+			continue
+		}
 		r.ops = append(r.ops, p)
 		r.trace = r.trace.or(p.trace)
 	}
@@ -398,7 +401,7 @@ func (s *Space) refuseAll(r *request, code replication.Code, text string) {
 
 // refuse ends an op that the relay does not accept.
 func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
-	err := &Error{Op: p.source, Code: Code(code), Message: text}
+	err := &Error{Op: p.verb + " " + p.topic.name, Code: Code(code), Message: text}
 	s.counters.refused++
 	if len(p.waiters) == 0 {
 		s.untold = append(s.untold, func() { s.p.cfg.Refused(s.name, err) })

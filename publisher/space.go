@@ -207,9 +207,7 @@ func (s *Space) Flush(ctx context.Context) error {
 	w := &waiter{done: make(chan struct{})}
 	err := s.do(func(now time.Time) error {
 		s.drain()
-		for len(s.asserting) > 0 {
-			s.assertSome()
-		}
+		s.assertSome(len(s.asserting))
 		for _, p := range s.out.ops {
 			p.addWaiter(w)
 		}
@@ -325,7 +323,9 @@ func (s *Space) turn() time.Duration {
 		s.drain()
 		s.expire(now)
 		s.pushDelayed(now)
-		s.assertSome()
+		if s.assertable() {
+			s.assertSome(assertMax)
+		}
 		if next = s.probe(now); next == nil {
 			next = s.flush(now)
 		}
@@ -355,7 +355,7 @@ func (s *Space) turn() time.Duration {
 
 // untilNext returns how long run may sleep.
 func (s *Space) untilNext(now time.Time) time.Duration {
-	if len(s.asserting) > 0 || s.sendable(now) {
+	if s.assertable() || s.sendable(now) {
 		return 0
 	}
 	at := now.Add(s.p.cfg.Probe)

@@ -71,7 +71,7 @@ func (st *state) decode(name string, raw json.RawMessage) any {
 }
 
 // writable reports whether clients may write the state.
-func (st *state) writable() bool { return st.put.Access != any("read-only") }
+func (st *state) writable() bool { return string(st.put.Access) != string(readOnly) }
 
 // check checks the values of a Set.
 func (st *state) check(e op) error {
@@ -103,38 +103,35 @@ func (st *state) set(values map[string]json.RawMessage) map[string]bool {
 	return sets
 }
 
-// encodePut returns the put that makes the state. Unless the relay lacks the state, the
+// appendPut appends the put that makes the state. Unless the relay lacks the state, the
 // put leaves out values that clients wrote, so that the relay keeps its own.
-func (st *state) encodePut(fresh bool) any {
-	if fresh || !st.writable() {
-		return st.put
-	}
-	put := *st.put
-	put.Values = slices.Clone(put.Values)
-	for i := range put.Values {
-		if st.theirs[i] {
-			put.Values[i].Value = nil
-		}
-	}
-	return &put
+func (st *state) appendPut(b []byte, fresh bool) []byte {
+	return st.put.append(b, fresh || !st.writable(), st.theirs)
 }
 
-// encodeSet returns a set of these values as the copy has them; nil if none is left.
-func (st *state) encodeSet(key string, sets map[string]bool) any {
-	form := changeJSON{Op: "set", Key: key, Values: make(map[string]json.RawMessage, len(sets))}
+// appendSet appends a set of these values as the copy has them; nothing if none is left.
+func (st *state) appendSet(b []byte, key string, sets map[string]bool) []byte {
+	start := len(b)
+	b = append(append(append(b, `{"op":"set","key":"`...), key...), `","values":{`...)
+	first := len(b)
 	for name := range sets {
+		var value json.RawMessage
 		if st.put == nil {
-			form.Values[name] = st.values[name]
+			value = st.values[name]
+		} else if i, err := strconv.Atoi(name); err == nil && i < len(st.put.Values) && !st.theirs[i] {
+			value = st.put.Values[i].Value
+		} else {
 			continue
 		}
-		if i, err := strconv.Atoi(name); err == nil && i < len(st.put.Values) && !st.theirs[i] {
-			form.Values[name] = st.put.Values[i].Value
+		if len(b) > first {
+			b = append(b, ',')
 		}
+		b = append(append(append(b, mustMarshal(name)...), ':'), value...)
 	}
-	if len(form.Values) == 0 {
-		return nil
+	if len(b) == first {
+		return b[:start]
 	}
-	return form
+	return append(b, "}}"...)
 }
 
 // ours returns the values that no client wrote last.
@@ -189,7 +186,7 @@ func (s *Space) check(list []op) error {
 
 // apply applies an op to the copy and makes it pending.
 func (s *Space) apply(now time.Time, e op, w *waiter) {
-	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, source: e.source.name(), trace: e.trace}
+	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, verb: verb(e.source), trace: e.trace}
 	switch o := e.source.(type) {
 	case Put:
 		st := newState(e)
@@ -298,27 +295,30 @@ func (s *Space) written(ev eventJSON) {
 func (s *Space) reassert() {
 	s.asserting = slices.AppendSeq(s.asserting[:0], maps.Keys(s.states))
 	for client := range s.groups {
-		s.out.push(&pendingOp{topic: topic{topicGroups, client}, source: "group " + client})
+		s.out.push(&pendingOp{topic: topic{topicGroups, client}, verb: "group"})
 	}
 }
 
-// assertMax is how many states of a copy become pending at once.
+// assertMax is how many states of a copy become pending at once, when no more than that is pending already.
 const assertMax = 1024
 
-// assertSome makes a part of the copy pending.
-func (s *Space) assertSome() {
-	n := min(len(s.asserting), assertMax)
+// assertable reports whether a part of the copy is to become pending.
+func (s *Space) assertable() bool { return len(s.asserting) > 0 && len(s.out.ops) <= assertMax }
+
+// assertSome makes the next states of the copy pending, up to most.
+func (s *Space) assertSome(most int) {
+	n := min(len(s.asserting), most)
 	for _, key := range s.asserting[:n] {
 		st := s.states[key]
 		switch {
 		case st == nil || st.put == nil:
 		case !st.removedAt.IsZero():
-			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "remove " + key})
+			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "remove"})
 		case st.writable():
-			s.out.push(&pendingOp{topic: topic{topicAudience, key}, source: "audience " + key})
-			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "set " + key, sets: st.ours()})
+			s.out.push(&pendingOp{topic: topic{topicAudience, key}, verb: "audience"})
+			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "set", sets: st.ours()})
 		default:
-			s.out.push(&pendingOp{topic: topic{topicState, key}, source: "put " + key, put: true})
+			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "put", put: true})
 		}
 	}
 	if s.asserting = s.asserting[n:]; len(s.asserting) == 0 {
@@ -326,34 +326,34 @@ func (s *Space) assertSome() {
 	}
 }
 
-// encodePending returns the JSON form of a pending op with the newest values; nil if the
+// appendPending appends the JSON form of a pending op with the newest values; nothing if the
 // op has nothing to say.
-func (s *copied) encodePending(p *pendingOp) any {
+func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
-		return encodeGroups(name, s.groups[name])
+		return appendGroups(b, name, s.groups[name])
 	}
 	st := s.states[name]
 	switch {
 	case st == nil:
-		return nil
+		return b
 	case p.topic.kind == topicAudience && st.put != nil && st.removedAt.IsZero():
-		return changeJSON{Op: "audience", Key: name, Audience: st.put.Audience}
+		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: st.put.Audience})...)
 	case p.topic.kind == topicAudience && st.who != nil:
-		return changeJSON{Op: "audience", Key: name, Audience: st.who}
+		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: st.who})...)
 	case p.topic.kind == topicAudience:
-		return nil
+		return b
 	case !st.removedAt.IsZero():
-		return changeJSON{Op: "remove", Key: name}
+		return append(b, mustMarshal(changeJSON{Op: "remove", Key: name})...)
 	case p.put && st.put != nil:
-		return st.encodePut(p.fresh)
+		return st.appendPut(b, p.fresh)
 	}
-	return st.encodeSet(name, p.sets)
+	return st.appendSet(b, name, p.sets)
 }
 
-func encodeGroups(client string, groups map[string]bool) any {
+func appendGroups(b []byte, client string, groups map[string]bool) []byte {
 	if len(groups) == 0 {
-		return nil
+		return b
 	}
 	form := clientJSON{Op: "group", Client: client}
 	for g, in := range groups {
@@ -363,7 +363,7 @@ func encodeGroups(client string, groups map[string]bool) any {
 			form.Leave = append(form.Leave, g)
 		}
 	}
-	return form
+	return append(b, mustMarshal(form)...)
 }
 
 // A State is the copy of a state that this game server put.
