@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -43,6 +44,42 @@ func ExampleSpace_Publish() {
 	// {1 1} <nil>
 	// set tower: type_mismatch: value "hp": want float32, got string
 	// <nil>
+}
+
+// A struct is a state: Set and Update send what differs.
+func ExampleBind() {
+	w := newWorld()
+	defer w.close()
+	w.hold(1)
+
+	type Tower struct {
+		HP    float32    `dnp:"hp,precision=0.1"`
+		Pos   [3]float32 `dnp:"pos"`
+		Owner *string    `dnp:"owner"`
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := publisher.Connect(ctx, publisher.Config{URL: w.nats.URL()})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+
+	tower, err := publisher.Bind(space, publisher.Put{Key: "tower", Farewell: "the tower fell"}, Tower{HP: 93.5, Pos: [3]float32{1, 2, 3}})
+	must(err)
+	must(tower.Update(func(t *Tower) { t.HP /= 2 }))
+	fmt.Println(tower.Set(Tower{HP: float32(math.Inf(1))}))
+	must(space.Flush(ctx))
+
+	state, _ := space.State("tower")
+	for _, v := range state.Values {
+		fmt.Println(v.Name, v.Type, v.Value)
+	}
+	// Output:
+	// set tower: out_of_range: value "hp": +Inf is not a number that JSON can express
+	// hp float32 46.75
+	// pos vector3f32 [1 2 3]
+	// owner string <nil>
 }
 
 // Post does not wait, as a game loop needs; Flush waits for all changes.

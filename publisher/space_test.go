@@ -14,6 +14,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 )
 
 func tower(hp any) publisher.Put {
@@ -364,4 +365,113 @@ func TestStatus(t *testing.T) {
 	next(publisher.StatusCaughtUp, "another relay")
 	s.nats.Shutdown()
 	next(publisher.StatusDisconnected, "NATS ends")
+}
+
+// TestTrace requires that a publish and a message have the trace of their call, and that no publish has two.
+func TestTrace(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	must(err)
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.URL())
+	must(err)
+	defer nc.Close()
+	traces := make(chan string, 100)
+	answer := func(text string) nats.MsgHandler {
+		return func(m *nats.Msg) {
+			traces <- strings.Join(m.Header["traceparent"], ",") + " " + strings.Join(m.Header["tracestate"], ",")
+			_ = m.Respond(fmt.Appendf(nil, text, strings.Repeat(`,{"ok":true}`, max(0, strings.Count(string(m.Data), `"op":`)-1))))
+		}
+	}
+	_, err = nc.Subscribe("dnp.v1.publish.demo", answer(`{"epoch":1,"seq":1,"results":[{"ok":true}%s]}`))
+	must(err)
+	_, err = nc.Subscribe("dnp.v1.to.demo.alice", answer(`{"number":1}%s`))
+	must(err)
+	must(nc.Flush())
+	p, err := publisher.Connect(t.Context(), publisher.Config{URL: srv.URL()})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	state, err := trace.ParseTraceState("vendor=1")
+	must(err)
+	spans := make([]context.Context, 2)
+	for i := range spans {
+		spans[i] = trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{0xAB, byte(i)}, SpanID: trace.SpanID{0xCD}, TraceFlags: trace.FlagsSampled, TraceState: state,
+		}))
+	}
+	want := func(why string, wanted ...string) {
+		t.Helper()
+		for _, w := range wanted {
+			if got := <-traces; got != w {
+				t.Fatalf("the trace is %q, want %q: %s", got, w, why)
+			}
+		}
+	}
+	const first, second = "00-ab000000000000000000000000000000-cd00000000000000-01 vendor=1", "00-ab010000000000000000000000000000-cd00000000000000-01 vendor=1"
+	_, err = space.Publish(t.Context(), tower(1))
+	must(err)
+	want("a call without a span", " ")
+	_, err = space.Publish(spans[0], tower(2))
+	must(err)
+	want("a call with a span", first)
+	_, err = space.Send(spans[1], publisher.Outgoing{To: "alice", Data: []byte("x")})
+	must(err)
+	want("a message", second)
+	results := make(chan error)
+	for i, ctx := range spans {
+		go func() { _, err := space.Publish(ctx, lamp(i), set("tower", "hp", i)); results <- err }()
+	}
+	got := map[string]int{}
+	for range spans {
+		must(<-results)
+	}
+	for len(got) < 2 {
+		got[<-traces]++
+	}
+	if got[first] == 0 || got[second] == 0 {
+		t.Errorf("two calls have the traces %v", got)
+	}
+}
+
+// BenchmarkOutage sets 50 states 20 times a second, while the relay ends and another one takes over, and shows how long the
+// slowest call takes. On a busy machine that is the time for which it does something else.
+func BenchmarkOutage(b *testing.B) {
+	w := newWorld()
+	defer w.close()
+	w.hold(1)
+	p, err := publisher.Connect(b.Context(), publisher.Config{URL: w.nats.URL(), Log: w.discard})
+	must(err)
+	defer p.Close()
+	space, err := p.Space("demo")
+	must(err)
+	var all []*publisher.Bound[bulb]
+	for i := range 50 {
+		bound, err := publisher.Bind(space, publisher.Put{Key: fmt.Sprint("npc", i)}, bulb{})
+		must(err)
+		all = append(all, bound)
+	}
+	var slowestSet, slowestPost time.Duration
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for epoch := uint64(2); b.Loop(); epoch++ {
+		for round := range 60 {
+			<-tick.C
+			if round == 20 {
+				w.unhold()
+			} else if round == 40 {
+				w.hold(epoch)
+			}
+			for i, bound := range all {
+				start := time.Now()
+				must(bound.Set(bulb{Hue: uint8(round + i)}))
+				slowestSet = max(slowestSet, time.Since(start))
+			}
+			start := time.Now()
+			must(space.Post(tower(round)))
+			slowestPost = max(slowestPost, time.Since(start))
+		}
+	}
+	b.ReportMetric(slowestSet.Seconds()*1000, "ms-slowest-Set")
+	b.ReportMetric(slowestPost.Seconds()*1000, "ms-slowest-Post")
 }
