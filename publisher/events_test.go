@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -217,12 +218,17 @@ func TestCommands(t *testing.T) {
 	if _, err := door.Command(s.ctx, "open", nil); !errors.As(err, &refused) || refused.Code != "no_responders" {
 		t.Errorf("without a game server: %v", err)
 	}
+	var mu sync.Mutex
+	executed := map[string]int{}
 	for i := range 2 {
 		s.serve(func(ctx context.Context) error {
 			return each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindCommand}, Queue: "doors"}), func(ev publisher.Event) {
 				cmd := ev.Command
 				switch cmd.Name {
 				case "open":
+					mu.Lock()
+					executed[string(cmd.Body)]++
+					mu.Unlock()
 					must(cmd.Reply(ctx, fmt.Appendf(nil, "%s of %s by %d: %s", cmd.Key, cmd.Client, i, cmd.Body)))
 				case "burn":
 					must(cmd.Fail(ctx, "it is of stone"))
@@ -280,6 +286,13 @@ func TestCommands(t *testing.T) {
 	for range cap(results) {
 		if err := <-results; err != nil {
 			t.Error(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for body, n := range executed {
+		if n != 1 && body != "now" {
+			t.Errorf("%.20q was executed %d times", body, n)
 		}
 	}
 }

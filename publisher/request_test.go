@@ -2,6 +2,10 @@ package publisher
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -51,6 +55,94 @@ func TestPutAgain(t *testing.T) {
 	}
 	if len(refused) > 0 || s.out.ops[topic{topicState, "k"}] == nil {
 		t.Errorf("refused %v; to be sent: %v, want the state", refused, s.out.ops)
+	}
+}
+
+// TestWriteBehindSet has a client write a value that the game server has just set, and another one. The Bound keeps
+// its own value, which the relay gets next, and takes the other one.
+func TestWriteBehindSet(t *testing.T) {
+	s := quietSpace()
+	b, err := Bind(s, Put{Key: "k", Access: Access{All: true}}, npc{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.compose(&request{}) == nil || s.compose(&request{}) != nil {
+		t.Fatal("the put is not pending once")
+	}
+	set := npc{HP: 5}
+	if err := b.Set(set); err != nil {
+		t.Fatal(err)
+	}
+	changed := []byte(`{"type":"changed","key":"k","client":"c","values":{"hp":7,"pos":[1,2,3]}}`)
+	if _, ok := s.event(time.Now(), changed); !ok {
+		t.Fatal("no event")
+	}
+	if got, want := b.Get(), (npc{HP: 5, Pos: [3]float32{1, 2, 3}}); got != want {
+		t.Errorf("the values are %+v, want %+v", got, want)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Flush(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Flush does not wait for what was set: %v", err)
+	}
+	if got, want := string(s.compose(&request{})), `{"atomic":false,"ops":[{"op":"set","key":"k","values":{"2":5}}]}`; got != want {
+		t.Errorf("the relay gets %s, want %s", got, want)
+	}
+	if _, ok := s.event(time.Now(), changed); !ok || b.Get().HP != 7 {
+		t.Errorf("a later write arrives as %+v", b.Get())
+	}
+}
+
+// TestComposeTraces requires a publish of its own for each trace, in order.
+func TestComposeTraces(t *testing.T) {
+	s := quietSpace()
+	for i, parent := range []string{"", "a", "", "a", "b", ""} {
+		s.out.push(&pendingOp{topic: topic{topicState, strconv.Itoa(i)}, verb: "put", put: true, trace: trace{parent: parent}})
+		s.states[strconv.Itoa(i)] = &state{put: &putJSON{}}
+	}
+	for _, want := range []struct {
+		ops   int
+		trace string
+	}{{4, "a"}, {2, "b"}} {
+		r := &request{}
+		if s.compose(r); len(r.ops) != want.ops || r.trace.parent != want.trace {
+			t.Errorf("a publish has %d ops and the trace %q, want %d and %q", len(r.ops), r.trace.parent, want.ops, want.trace)
+		}
+	}
+}
+
+// TestPutForm requires that the put of a state is that of encoding/json.
+func TestPutForm(t *testing.T) {
+	put := Put{
+		Key: "k", Message: "a \"b\"\n", Farewell: "ü", Access: Access{Writers: []string{"c"}}, Audience: Who{Groups: []string{"g"}}, Priority: 3,
+		Details: []Detail{{Groups: []string{"far"}, Precision: 2, Rate: 0.5}},
+		Values: []Value{
+			{Name: "a", Type: Float32, Value: 1e-9, Precision: 1e-7, Nullable: true, Null: 1, Min: -1, Max: 2, Rate: 5, NonFinite: true},
+			{Type: Data, Value: map[string]int{"x": 1}, Fields: []Field{{"x", Uint8}}},
+		},
+	}
+	e, err := put.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := Put{Key: "k", Describe: true, Values: []Value{{Type: Uint8, Value: 1}, {Type: String, Value: "\""}}}
+	f, err := plain.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []*putJSON{e.put, f.put} {
+		for _, all := range []bool{true, false} {
+			var got, want any
+			expected := *form
+			expected.Values = slices.Clone(form.Values)
+			if !all && len(expected.Values) > 0 {
+				expected.Values[0].Value = nil
+			}
+			text := form.append(nil, all, []bool{true, false})
+			if err := errors.Join(json.Unmarshal(text, &got), json.Unmarshal(mustMarshal(expected), &want)); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("the put is\n%s, want\n%s, %v", text, mustMarshal(expected), err)
+			}
+		}
 	}
 }
 
