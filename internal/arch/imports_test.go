@@ -68,7 +68,7 @@ var rules = map[string][]string{
 	"examples/web":       {}, // a page that edges embed
 
 	"dnprelaytest": {"bus/natsbus", "internal/edge", "internal/natsembed", "internal/relay", "subject"}, // tests of games import it
-	"token":        {"internal/auth", "subject"}, // login services import it
+	"token":        {"internal/auth", "subject"},                                                        // login services import it
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
