@@ -257,12 +257,17 @@ func TestGodotClientLoss(t *testing.T) {
 	s := newStack(t, local(wire.Denetwork))
 	s.publish(lampPut)
 	b := newBalancer(t, func() netip.AddrPort { return s.edge.Addrs()[0] })
-	b.loss = 0.3 // before the first datagram
+	b.mu.Lock()
+	b.loss = 0.3
+	b.mu.Unlock()
 	nc := natsClient(t, s.nats.URL())
 	heard := make(chan string, 100)
 	on(t, nc, "dnp.v1.from.s.*", func(m *nats.Msg) { heard <- string(m.Data) })
 	joined := make(chan struct{}, 10)
 	on(t, nc, "dnp.v1.event.s", func(m *nats.Msg) {
+		if strings.Contains(string(m.Data), `"left"`) {
+			t.Log(string(m.Data))
+		}
 		if strings.Contains(string(m.Data), `"linked"`) {
 			joined <- struct{}{}
 		}
