@@ -30,10 +30,12 @@ STATICCHECK := bin/tools/staticcheck-$(STATICCHECK_VERSION)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## Run everything in one process, with demo states (ARGS="--no-demo" and so on)
+run: ## Run everything in one process, with demo states (ARGS="--no-demo" and so on)
+	@[ -x bin/relay ] || echo "Compiling; without a build cache this takes a minute or two, and nothing is printed meanwhile."
+	@$(MAKE) --no-print-directory build
 	@exec bin/relay dev $(ARGS)
 
 .PHONY: build
@@ -72,6 +74,10 @@ godot-bench: ## What the Godot addon costs per value and per frame, in 10 s; nee
 .PHONY: godot-picture
 godot-picture: build ## Take the picture of clients/godot/README.md, in 15 s; needs godot3, godot3-server and Xvfb
 	scripts/godot-picture clients/godot/game.png
+
+.PHONY: readme-test
+readme-test: ## Run the blocks of the READMEs in a clone of HEAD, and compare what they print, in 5 minutes; needs Linux, Node 20, npm and the ports of the READMEs
+	$(GO) run ./scripts/readme
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)

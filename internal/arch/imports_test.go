@@ -122,6 +122,7 @@ var rules = map[string][]string{
 	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/godot4": {}, // writes the addon for Godot 4
+	"scripts/readme": {}, // runs the blocks of READMEs
 	"scripts/skips":  {}, // reads the output of go test
 }
 
