@@ -20,6 +20,7 @@ BENCHJSON ?= tmp/bench.json
 CARRIERCASE ?= 100,20,200,1
 PROFILECASE ?= 100,20,200,1
 
+VERSION   ?=
 IMAGE     ?= ghcr.io/dnprelay/dnprelay:dev
 
 HELM_VERSION := v3.22.0
@@ -212,6 +213,11 @@ $(HELM):
 .PHONY: reproducible
 reproducible: ## Build twice, from two folders with caches of their own, and compare the bytes
 	@GO="$(GO)" scripts/reproducible
+
+.PHONY: release
+release: ## Make the archives, SBOMs and checksums of a release in tmp/release (VERSION=v1.2.3)
+	@rm -rf tmp/release
+	$(GO) run ./scripts/release -version "$(VERSION)" -out tmp/release
 
 .PHONY: vet
 vet: ## go vet

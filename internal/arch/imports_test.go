@@ -121,9 +121,10 @@ var rules = map[string][]string{
 	"internal/arch":      {},
 	"internal/mutants":   {}, // runs the go command, for tests only
 
-	"scripts/godot4": {}, // writes the addon for Godot 4
-	"scripts/readme": {}, // runs the blocks of READMEs
-	"scripts/skips":  {}, // reads the output of go test
+	"scripts/godot4":  {}, // writes the addon for Godot 4
+	"scripts/readme":  {}, // runs the blocks of READMEs
+	"scripts/release": {}, // makes archives
+	"scripts/skips":   {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.

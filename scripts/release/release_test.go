@@ -1,0 +1,166 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReproducible builds an archive twice, from two folders whose files have different times
+// and modes, and wants the same bytes.
+func TestReproducible(t *testing.T) {
+	b := builder{goCommand: "go", version: "v1.2.3"}
+	target := target{"skips", runtime.GOOS, runtime.GOARCH, []string{"scripts/skips"}}
+	made := map[string][]byte{}
+	for i := range 2 {
+		source, out := filepath.Join(t.TempDir(), strings.Repeat("long", 8*i), "source"), t.TempDir()
+		for _, name := range slices.Concat(documents, []string{"go.mod", "go.sum", "scripts/skips/main.go"}) {
+			copyFile(t, filepath.Join("../..", name), filepath.Join(source, name), os.FileMode(0o600|i), time.Unix(int64(1e9*(i+1)), 0))
+		}
+		names, err := b.archive(target, source, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(filepath.Join(out, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first := made[name]; i > 0 && !bytes.Equal(first, data) {
+				t.Errorf("the two files %s differ: %d and %d bytes", name, len(first), len(data))
+			}
+			made[name] = data
+		}
+	}
+	if len(made) != 2 {
+		t.Errorf("the builds made %d files, not an archive and an SBOM of the same names", len(made))
+	}
+}
+
+func copyFile(t *testing.T, from, to string, mode os.FileMode, at time.Time) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, mode), os.Chtimes(to, at, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPack(t *testing.T) {
+	files := []file{{"x/program", 0o755, []byte("a program")}, {"x/LICENSE", 0o644, []byte("a text")}}
+	data, err := tarball(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(z)
+	for _, f := range files {
+		h, err := r.Next()
+		if err != nil || h.Name != f.name || h.Mode != f.mode {
+			t.Fatalf("the tar file has %+v, %v", h, err)
+		}
+		if got, err := io.ReadAll(r); !bytes.Equal(got, f.data) || err != nil {
+			t.Errorf("%s has %q, %v", f.name, got, err)
+		}
+	}
+	if data, err = zipped(files); err != nil {
+		t.Fatal(err)
+	}
+	zr, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if got := zr.File[i]; got.Name != f.name || got.Mode() != os.FileMode(f.mode) || got.UncompressedSize64 != uint64(len(f.data)) {
+			t.Errorf("the zip file has %+v", got.FileHeader)
+		}
+	}
+}
+
+func TestSBOM(t *testing.T) {
+	text, err := sbom("dnprelay", "v1.2.3", []*debug.BuildInfo{
+		{GoVersion: "go1.26.0", Deps: []*debug.Module{{Path: "example.com/B", Version: "v1.0.0", Sum: "h1:b"}}},
+		{GoVersion: "go1.26.0", Deps: []*debug.Module{{Path: "example.com/a", Version: "v2.0.0"}, {Path: "example.com/B", Version: "v1.0.0", Sum: "h1:b"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bill
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	var purls []string
+	for _, c := range got.Components {
+		purls = append(purls, c.PURL)
+	}
+	want := []string{"pkg:golang/example.com/a@v2.0.0", "pkg:golang/example.com/b@v1.0.0", "pkg:golang/stdlib@1.26.0"}
+	if got.Format != "CycloneDX" || got.Metadata.Component.Version != "1.2.3" || !slices.Equal(purls, want) {
+		t.Errorf("the SBOM is\n%s\nwith %q, want %q", text, purls, want)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ version, out, only, want string }{
+		{"", t.TempDir(), "", "form v1.2.3"},
+		{"1.2.3", t.TempDir(), "", "form v1.2.3"},
+		{"v1.2", t.TempDir(), "", "form v1.2.3"},
+		{"v1.2.3 -X main.x=y", t.TempDir(), "", "form v1.2.3"},
+		{"v1.2.3", full, "", "not empty"},
+		{"v1.2.3", t.TempDir(), "plan9", "no archive"},
+	} {
+		if err := release(c.version, c.out, c.only, "go"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("version %q into %s: %v, want %q", c.version, c.out, err, c.want)
+		}
+	}
+}
+
+// TestInstall requires what go install MODULE/cmd/NAME@VERSION needs: a go.mod without replace
+// and exclude directives, and programs that are installed under their names.
+func TestInstall(t *testing.T) {
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 0 && (f[0] == "replace" || f[0] == "exclude" || slices.Contains(f, "=>")) {
+			t.Errorf("go install refuses a module with %q", strings.TrimSpace(line))
+		}
+	}
+	if testing.Short() {
+		t.Skip("installing takes long")
+	}
+	bin := t.TempDir()
+	c := exec.Command("go", "install", "-trimpath", "./cmd/...") // with what make build left in the cache
+	c.Dir = "../.."
+	c.Env = append(os.Environ(), "GOBIN="+bin)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("go install: %v\n%s", err, out)
+	}
+	for _, p := range all {
+		name := filepath.Base(p)
+		out, err := exec.Command(filepath.Join(bin, name), "--version").CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), name+" ") {
+			t.Errorf("%s --version prints %q, %v", name, out, err)
+		}
+	}
+}
