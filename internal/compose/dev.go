@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -27,7 +29,7 @@ import (
 // A DevCommand is the command that runs everything in one process, with its flags.
 type DevCommand struct {
 	config.Dev      `group:"Development"`
-	config.Edge     `group:"Edge"`
+	config.Edge     `group:"Edge" set:"listen=udp://127.0.0.1:3413"`
 	config.Web      `group:"Edge" set:"web=127.0.0.1:3480"`
 	config.LLUDP    `group:"Edge" set:"lludp=127.0.0.1:9000"`
 	config.Variants `group:"Edge" set:"variant=127.0.0.1:3415"`
@@ -58,6 +60,9 @@ func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err := d.start(ctx, c); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(d.edge.Addrs(), func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) && c.Auth == "open" {
+		log.Warn(openWarning)
+	}
 	d.tell(os.Stdout)
 	return d.run(ctx)
 }
@@ -67,6 +72,9 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	d.embedded, err = natsembed.Start(natsembed.Config{
 		Listen: c.NATSListen, Folder: c.Data, Mappings: d.subjects.Mappings(c.Shards), Log: d.log,
 	})
+	if errors.Is(err, natsembed.ErrInUse) {
+		return fmt.Errorf("--nats-listen: %w", err)
+	}
 	if err != nil {
 		return err
 	}

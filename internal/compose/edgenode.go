@@ -2,9 +2,12 @@ package compose
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -88,7 +91,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 		return err
 	}
 	if c.Auth == "open" {
-		log.Warn("clients do not identify themselves, which suits trusted networks only; elsewhere use --auth token or callout")
+		log.Warn(openWarning)
 	}
 	return n.run(ctx)
 }
@@ -242,13 +245,20 @@ func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain 
 	for _, l := range c.Listen {
 		cfg.Listeners = append(cfg.Listeners, edge.Listener{Addr: l.Addr, Profile: l.Profile, Probe: l.Probe})
 	}
-	return edge.New(cfg)
+	e, err := edge.New(cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("--listen: %w", err)
+	}
+	return e, err
 }
 
 // admission returns how many unknown clients are looked at.
 func admission(c *config.Edge) admit.Config {
 	return admit.Config{AddressRate: c.AddressRate, Rate: c.ConnectRate}
 }
+
+// openWarning is for edges that others than this machine reach.
+const openWarning = "clients do not identify themselves, which suits trusted networks only; elsewhere use --auth token or callout"
 
 // clientRate returns how much each client may send.
 func clientRate(c *config.Edge) admit.Rate {

@@ -50,7 +50,7 @@ func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gos
 		Handle: func(_ time.Time, list []forward.Delivery) { w.edge.Forwarded(list) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--forward-listen %s: %w", c.ForwardListen, err)
 	}
 	at, err := advertisedAt(c.ForwardAdvertise, w.Addr(), members.Addr())
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 
 // Logging are the flags about logs. Logs go to standard error.
 type Logging struct {
-	LogLevel  string `default:"info" want:"debug,info,warn,error" help:"Lowest level of log lines to write: debug, info, warn or error."`
+	LogLevel  string `default:"info" want:"~debug,info,warn,error" help:"Lowest level of log lines to write: debug, info, warn or error."`
 	LogFormat string `default:"text" want:"text,json" help:"Form of log lines: text or json."`
 }
 
@@ -146,9 +146,10 @@ type Dev struct {
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
 }
 
-// Edge are the flags of every edge.
+// Edge are the flags of every edge. A command that embeds it may set another default address, as
+// `set:"listen=udp://127.0.0.1:3413"`.
 type Edge struct {
-	Listen       []Listener    `default:"udp://:3413" placeholder:"URL" help:"Address on which to accept DNP clients (default udp://:3413); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
+	Listen       []Listener    `default:"${listen}" placeholder:"URL" help:"Address on which to accept DNP clients (default ${listen}); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
 	Workers      int           `default:"0" want:"0..1024" help:"Number of workers, each with its own socket per listener; 0 = one per processor."`
 	Flush        time.Duration `default:"5ms" want:"0..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
 	OpenSpace    string        `default:"demo" want:"token" help:"Space that every client joins with --auth open."`

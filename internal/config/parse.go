@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -37,7 +38,7 @@ func newParser(p Program) (*parser, error) {
 		kong.Writers(p.Stdout, p.Stderr),
 		kong.Exit(func(int) { s.helped = true }),
 		kong.DefaultEnvars(envPrefix),
-		kong.Vars{"version": p.Name + " " + version.Long()},
+		kong.Vars{"version": p.Name + " " + version.Long(), "listen": "udp://:3413"},
 		kong.Embed(&struct {
 			Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 		}{}),
@@ -58,13 +59,16 @@ func newParser(p Program) (*parser, error) {
 // parse returns the selected command, or every problem.
 func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 	s.args = args
-	args = s.noteUnknown(args)
+	args, values := s.noteUnknown(args)
 	ctx, err := s.kong.Parse(args)
 	if s.helped {
 		return nil, nil, errHelp
 	}
 	if err != nil {
-		return nil, append(s.problems, err.Error()), nil
+		if !values { // what is missing may be among the values
+			s.problems = append(s.problems, err.Error())
+		}
+		return nil, s.problems, nil
 	}
 	for _, line := range settingProblems(ctx) {
 		if flag, _, _ := strings.Cut(line, ": "); !s.noted(flag) {
@@ -90,9 +94,10 @@ func (s *parser) helpCommand(program string) string {
 	return program + " --help"
 }
 
-// noteUnknown notes flags that no command has, and returns args without them and their
-// values. Kong stops at the first.
-func (s *parser) noteUnknown(args []string) []string {
+// noteUnknown notes flags that no command has, with the most similar one, and returns args
+// without them and their values. Kong stops at the first. values reports whether an argument was
+// taken for such a value.
+func (s *parser) noteUnknown(args []string) (rest []string, values bool) {
 	known := map[string]bool{"help": true}
 	for _, node := range append([]*kong.Node{s.kong.Model.Node}, s.kong.Model.Leaves(false)...) {
 		for _, group := range node.AllFlags(false) {
@@ -101,7 +106,6 @@ func (s *parser) noteUnknown(args []string) []string {
 			}
 		}
 	}
-	var rest, unknown []string
 	for i := 0; i < len(args); i++ {
 		name, _, inline := strings.Cut(args[i], "=")
 		if name == "--" {
@@ -112,18 +116,13 @@ func (s *parser) noteUnknown(args []string) []string {
 			rest = append(rest, args[i])
 			continue
 		}
-		unknown = append(unknown, name)
+		s.problems.Add(name, "unknown flag%s", suggestion("--", nearest(name[2:], slices.Collect(maps.Keys(known)))))
 		if !inline && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 			i++ // its value
+			values = true
 		}
 	}
-	if len(unknown) < 2 {
-		return args // kong reports a single one with a suggestion
-	}
-	for _, name := range unknown {
-		s.problems.Add(name, "unknown flag")
-	}
-	return rest
+	return rest, values
 }
 
 // settingProblems returns what is wrong with the flags of the selected command by their

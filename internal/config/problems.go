@@ -31,6 +31,7 @@ func (p *Problems) addLine(line string) {
 // want adds a problem if the value of a flag is not what its tag want says:
 //
 //	a,b,c     one of these
+//	~a,b,c    one of these, in capitals or not
 //	1..5      a number, a rate or a duration from the first to the last
 //	file      a file that can be read, or none
 //	address   ADDRESS:PORT
@@ -69,6 +70,10 @@ var forms = map[string]struct {
 }
 
 func (p *Problems) wantText(flag, want, got string) {
+	want, anyCase := strings.CutPrefix(want, "~")
+	if anyCase {
+		got = strings.ToLower(got)
+	}
 	form, named := forms[want]
 	words := strings.Split(want, ",")
 	switch last := len(words) - 1; {

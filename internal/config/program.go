@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -50,21 +51,27 @@ func (p Program) Main(args []string) int {
 	if p.Stderr == nil {
 		p.Stderr = os.Stderr
 	}
-	command, code := p.configure(args)
+	command, misspelt, code := p.configure(args)
 	if command == nil {
 		return code
 	}
 	log := slog.New(slog.DiscardHandler)
+	warn := func(line string) { fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, line) }
 	if l, ok := command.(interface{ Logger(io.Writer) *slog.Logger }); ok {
 		log = l.Logger(p.Stderr)
+		warn = func(line string) { log.Warn(line) }
+	}
+	for _, line := range misspelt {
+		warn(line)
 	}
 	ctx, stop := drainOnSignal(log, p.Name, p.Stderr)
 	defer stop()
 	return p.report(command.Run(ctx, log))
 }
 
-// configure returns the command to run, or nil and the exit code.
-func (p Program) configure(args []string) (Runner, int) {
+// configure returns the command to run with warnings about the environment, or nil and the exit
+// code.
+func (p Program) configure(args []string) (command Runner, misspelt []string, code int) {
 	parser, err := newParser(p)
 	if err != nil {
 		panic(err) // the flag structs of this program contradict each other
@@ -72,12 +79,12 @@ func (p Program) configure(args []string) (Runner, int) {
 	ctx, problems, err := parser.parse(args)
 	switch {
 	case errors.Is(err, errHelp):
-		return nil, ExitOK
+		return nil, nil, ExitOK
 	case len(problems) > 0:
 		p.printProblems(problems, parser.helpCommand(p.Name))
-		return nil, ExitUsage
+		return nil, nil, ExitUsage
 	}
-	return selected(ctx), ExitOK
+	return selected(ctx), parser.misspelt(os.Environ()), ExitOK
 }
 
 func selected(ctx *kong.Context) Runner {
@@ -118,8 +125,18 @@ func (p Program) report(err error) int {
 	return ExitFailed
 }
 
-// drainOnSignal returns a context that ends at the first SIGINT or SIGTERM. A second one
-// ends the process at once, for operators whose drain takes too long.
+// repeatedWithin is how soon after the first signal the same one again is a repetition, because
+// programs such as timeout of coreutils signal a child and then its process group. The value is
+// arbitrary.
+const repeatedWithin = 500 * time.Millisecond
+
+// repeats reports whether a signal is a repetition of the first one, which came some time before.
+func repeats(s, first os.Signal, after time.Duration) bool {
+	return s == first && after < repeatedWithin
+}
+
+// drainOnSignal returns a context that ends at the first SIGINT or SIGTERM. A later one ends the
+// process at once, for operators whose drain takes too long.
 func drainOnSignal(log *slog.Logger, name string, stderr io.Writer) (context.Context, func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -127,12 +144,18 @@ func drainOnSignal(log *slog.Logger, name string, stderr io.Writer) (context.Con
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var first os.Signal
+		var at time.Time
 		for s := range signals {
 			if ctx.Err() != nil {
+				if repeats(s, first, time.Since(at)) {
+					continue
+				}
 				fmt.Fprintf(stderr, "%s: ended at once by a second signal (%s)\n", name, s)
 				os.Exit(ExitFailed)
 			}
 			log.Info("draining; a second signal ends the process at once", "signal", s.String())
+			first, at = s, time.Now()
 			cancel()
 		}
 	}()

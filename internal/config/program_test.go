@@ -111,7 +111,9 @@ func TestEveryProblemAtOnce(t *testing.T) {
 
 func TestProblemsOfFlags(t *testing.T) {
 	for _, c := range []struct{ reason, args, want string }{
-		{"one unknown flag", "serve --flsh=1ms", `prog: unknown flag --flsh, did you mean "--flush"?`},
+		{"one unknown flag", "serve --flsh=1ms", `prog: --flsh: unknown flag, did you mean "--flush"?`},
+		{"an unknown flag beside another problem", "serve --flsh=1ms --shards=x", "prog: 2 problems:\n  --flsh: unknown flag, did you mean \"--flush\"?\n  --shards: want a whole number"},
+		{"an unknown flag that is like no other", "serve --elephant=1", "prog: --elephant: unknown flag\n"},
 		{"two unknown flags and their values", "serve --one 1 --two=2 --shards=x",
 			"prog: 3 problems:\n  --one: unknown flag\n  --two: unknown flag\n  --shards: want a whole number"},
 		{"no command", "", `prog: expected "serve"`},
@@ -163,6 +165,31 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("exit code %d, want 2 for a problem with arguments", code)
 	}
 	p.wantErr("the problem is printed", "prog: value hp: want a number\n")
+}
+
+// TestMisspeltEnvironment requires that a program warns of variables whose names are almost those
+// of flags, and says nothing of those that may be for other programs.
+func TestMisspeltEnvironment(t *testing.T) {
+	t.Setenv("DNP_TIKC", "5ms")
+	t.Setenv("DNP_NATS_URLS", "x")
+	t.Setenv("DNP_ELEPHANT", "1")
+	t.Setenv("DNP_FLUSH", "1ms")
+	p, code := run(t, nil, "serve")
+	if code != config.ExitOK || !p.Serve.ran {
+		t.Errorf("exit code %d, ran %v: a variable that is not read is no problem", code, p.Serve.ran)
+	}
+	p.wantErr("near misses", `environment variable DNP_TIKC is of no flag, did you mean \"DNP_TICK\"?`,
+		`environment variable DNP_NATS_URLS is of no flag, did you mean \"DNP_NATS_URL\"?`, "level=WARN")
+	if got := p.stderr.String(); strings.Contains(got, "ELEPHANT") || strings.Contains(got, "DNP_FLUSH") {
+		t.Errorf("the program warns of other variables:\n%s", got)
+	}
+}
+
+func TestLogLevelInCapitals(t *testing.T) {
+	p, code := run(t, nil, "serve", "--log-level", "Warn")
+	if code != config.ExitOK || strings.Contains(p.stderr.String(), "serving") {
+		t.Errorf("exit code %d, with --log-level Warn the program logs\n%s", code, p.stderr.String())
+	}
 }
 
 func TestLogLevel(t *testing.T) {

@@ -124,6 +124,9 @@ func (s *Server) URL() string { return s.srv.ClientURL() }
 // nats.InProcessConnProvider.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.srv.InProcessConn() }
 
+// ErrInUse is why Start cannot listen at an address that another program has.
+var ErrInUse = errors.New("is in use by another program")
+
 // listenAddress splits the address and checks that it is free, because the server reports that only to its
 // log.
 func listenAddress(addr string) (host string, port int, err error) {
@@ -143,7 +146,7 @@ func listenAddress(addr string) (host string, port int, err error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "", 0, fmt.Errorf("NATS address %s is in use by another program", addr)
+		return "", 0, fmt.Errorf("NATS address %s %w", addr, ErrInUse)
 	case err != nil:
 		return "", 0, fmt.Errorf("NATS address %s: %w", addr, err)
 	}

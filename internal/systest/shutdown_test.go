@@ -150,7 +150,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 	s.relay.term()
 	s.relay.says("a second signal ends the process at once")
-	s.relay.term()
+	s.relay.signal(syscall.SIGINT) // SIGTERM again, so soon, would be a repetition
 	s.relay.ends(1, "ended at once by a second signal")
 }
 
