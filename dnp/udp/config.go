@@ -145,7 +145,7 @@ func first(sockets []*Socket, err error) (*Socket, error) {
 func listenError(addr netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen udp %s: port %d is in use", addrText(addr), addr.Port())
+		return fmt.Errorf("listen udp %s: %w", addrText(addr), syscall.EADDRINUSE)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("listen udp %s: this host does not have that address", addrText(addr))
 	case errors.Is(err, syscall.EACCES):
