@@ -201,7 +201,7 @@ func TestDevStartsAndDrains(t *testing.T) {
 	}
 }
 
-// TestDevWithoutAdapters: other programs may have the ports that relay dev takes for adapters, which it takes by itself.
+// TestDevWithoutAdapters: relay dev goes on without an adapter whose usual port another program has. edge serve, which was told the port, fails.
 func TestDevWithoutAdapters(t *testing.T) {
 	t.Parallel()
 	for flag, addr := range map[string]string{"--lludp": "127.0.0.1:9000", "--variant": "127.0.0.1:3415"} {
