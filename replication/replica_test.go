@@ -302,6 +302,24 @@ func TestReplicaIgnoresAnswersToOtherRequests(t *testing.T) {
 	}
 }
 
+// An answer that another replica got a moment ago has no batch that followed it. The replica asks for
+// those at once, because in a quiet space nothing else tells of them until the next head.
+func TestReplicaTakesEarlyAnswer(t *testing.T) {
+	r := newReplicaTest(t)
+	r.publish(tower("a"))
+	early := r.store.Repair(r.store.now, r.asks("late join", RepairKeyframes))
+	r.publish(set("a", "hp", u8(7)))
+	r.Shared(Asked{ID: r.ask.id, Early: true})
+	r.ApplyReply(r.now, early[0])
+	r.said("the early answer", "added a")
+	r.at("it may have missed what followed", 7, 1, false)
+	for _, part := range r.store.Repair(r.store.now, r.asks("at once", RepairRange)) {
+		r.ApplyReply(r.now, part)
+	}
+	r.said("what followed", "changed a 0=07")
+	r.at("up to date", 7, 2, true)
+}
+
 // Parts may arrive in any order, and more than once. A state that no part mentions ends, but
 // not before the last part has arrived.
 func TestReplicaParts(t *testing.T) {

@@ -17,7 +17,7 @@ type asking struct {
 	wait time.Duration
 	id   uint64 // of the last request for batches or keyframes
 
-	unlike bool // the request was another replica's, whose states may differ
+	from Asked // whose request it was
 }
 
 // An answer collects the keyframes for one request.
@@ -222,21 +222,27 @@ func (r *Replica) Advance(now time.Time) (request []byte, ok bool) {
 	}
 	r.ask.wait = min(max(2*r.ask.wait, askAfter), askAfterMax)
 	r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(r.ask.wait)
-	r.Shared(RequestID(request), true)
+	r.Shared(Asked{ID: RequestID(request)})
 	r.stats.AskedBytes += uint64(len(request))
 	return request, true
 }
 
-// Shared says that the answer to another replica's request, which has this id, is also the answer to
-// the last request of this one. They need not be the same if both are for keyframes: the
-// replica compares what it has when the answer is complete.
-func (r *Replica) Shared(id uint64, same bool) {
-	r.ask.unlike = !same
+// Asked is a request whose answer a replica gets, which another replica may have made.
+type Asked struct {
+	ID     uint64 // from RequestID
+	Unlike bool   // another replica asked for keyframes, whose states may differ
+	Early  bool   // the answer is older than the request of this replica, which may have missed what followed
+}
+
+// Shared says that the answer to another replica's request is also the answer to the last request of this
+// one. When it is complete, the replica compares what it has, and asks for later batches, as far as needed.
+func (r *Replica) Shared(q Asked) {
+	r.ask.from = q
 	switch r.ask.kind {
 	case RepairRange, RepairKeyframes:
-		r.ask.id = id
+		r.ask.id = q.ID
 	default:
-		r.doubt.id = id
+		r.doubt.id = q.ID
 	}
 }
 
@@ -330,12 +336,12 @@ func (r *Replica) finish(h view.Header) {
 	}
 	r.answer.parts = nil
 	r.epoch, r.seq = h.Epoch, h.Seq
-	r.broken, r.open = false, false
+	r.broken, r.open = false, r.ask.from.Early
 	r.ask.sent = false
-	if r.ask.unlike {
-		r.ask.unlike = false
+	if r.ask.from.Unlike {
 		r.doubtAll()
 	}
+	r.ask.from = Asked{}
 	r.drain()
 }
 

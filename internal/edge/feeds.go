@@ -262,7 +262,7 @@ func (h fanoutHost) Subscribe(subject string, handle func(now time.Time, m bus.M
 	return end
 }
 
-func (h fanoutHost) Repair(now time.Time, space string, shard int, request []byte) (id uint64, same bool, err error) {
+func (h fanoutHost) Repair(now time.Time, space string, shard int, request []byte) (replication.Asked, error) {
 	return h.w.node.repairs.ask(now, h.w, space, shard, request)
 }
 

@@ -63,8 +63,8 @@ func newRepairs(n *node, inbox string) *repairs {
 }
 
 // ask sends the request of a worker's replica, unless there is one whose answer serves as well. It
-// returns the id of the request that is answered, and whether it is the same.
-func (p *repairs) ask(now time.Time, w *Worker, space string, shard int, request []byte) (id uint64, same bool, err error) {
+// returns the request that is answered.
+func (p *repairs) ask(now time.Time, w *Worker, space string, shard int, request []byte) (replication.Asked, error) {
 	q, err := replication.ParseRepairRequest(request)
 	if err != nil {
 		panic("edge: a replica made a malformed request")
@@ -78,12 +78,12 @@ func (p *repairs) ask(now time.Time, w *Worker, space string, shard int, request
 	for _, old := range slices.Backward(p.spaces[space]) {
 		if old.serves(now, w, x) {
 			p.join(w, space, old)
-			return old.id, old.id == x.id || old.views == 0, nil
+			return replication.Asked{ID: old.id, Unlike: old.id != x.id && old.views > 0, Early: old.began}, nil
 		}
 	}
 	m := bus.Msg{Subject: p.node.cfg.Subjects.Repair(shard), Reply: p.inbox + "." + repairToken + "." + space, Data: request}
 	if err := p.node.cfg.Bus.Publish(m); err != nil {
-		return x.id, true, err
+		return replication.Asked{ID: x.id}, err
 	}
 	all := append(p.spaces[space], x)
 	if len(all) > repairsMax {
@@ -91,7 +91,7 @@ func (p *repairs) ask(now time.Time, w *Worker, space string, shard int, request
 		all = slices.Delete(all, 0, 1)
 	}
 	p.spaces[space] = all
-	return x.id, true, nil
+	return replication.Asked{ID: x.id}, nil
 }
 
 // serves reports whether the answer to r is also one to x, which a worker asks now. No worker uses

@@ -63,6 +63,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "reply_to_another_request", File: "replication/replicarepair.go", Old: "h.Prev != r.ask.id || older", New: "older", Run: largeRun,
 		Survives: "a whole answer to an earlier request for the same need is as true, and parts are counted per request"},
 	{Name: "reply_keeps_what_is_gone", File: "replication/replicarepair.go", Old: "if !st.dead && st.round != r.answer.round {", New: "if false {"},
+	{Name: "early_answer_is_all", File: "replication/replicarepair.go", Old: "r.broken, r.open = false, r.ask.from.Early", New: "r.broken, r.open = false, false", Run: "^TestLateWorker$"},
 	{Name: "asks_once", File: "replication/replicarepair.go", Old: "r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(r.ask.wait)", New: "r.ask.kind, r.ask.sent, r.ask.last, r.ask.at = q.Kind, true, now, now.Add(time.Hour)",
 		Survives: "the next head, at most 250 ms later, makes it ask again"},
 	{Name: "buffer_ignores_gap", File: "replication/replicarepair.go", Old: "|| b.held[0].prev != seq {", New: "{"},

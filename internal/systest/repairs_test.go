@@ -37,8 +37,7 @@ func (w *world) startWideEdge(workers int) (all []*simEdge) {
 			addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(w.edges), byte(i)}), 3413),
 		}
 		s.worker, err = e.AddWorker(edge.Listener{Profile: wire.Denetwork, Probe: dnp.ProbePing}, s, func() {
-			s.next = time.Time{}
-			w.net.Wake(s.addr)
+			s.wake()
 		})
 		if err != nil {
 			w.Fatal(err)
@@ -159,6 +158,26 @@ func TestFailoverAnswers(t *testing.T) {
 		if d := differ(store, e.worker.Replica("s")); d != "" {
 			t.Fatalf("a worker of %s differs: %s", e.node, d)
 		}
+	}
+}
+
+// TestLateWorker has a worker take keyframes that another worker of its edge got a moment ago. What was published
+// since is there at once, although the space is quiet and the next head is 250 ms away.
+func TestLateWorker(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	workers := w.startWideEdge(2)
+	w.mustPublish("s", `{"op":"put","key":"k","values":[{"type":"uint32","value":1}]}`)
+	first := w.join(workers[0], dnptest.Cpp(), dnptest.App{})
+	w.within(time.Second, "its worker has the space", func() bool { return first.has("k", 0, u32(1)) })
+	a := w.tap()
+	for i := range uint32(20) {
+		w.mustPublish("s", fmt.Sprintf(`{"op":"set","key":"k","values":{"0":%d}}`, i+2))
+		p := w.join(workers[1], dnptest.Cpp(), dnptest.App{})
+		w.within(100*time.Millisecond, "the client has the newest value", func() bool { return p.has("k", 0, u32(i+2)) })
+	}
+	if a.whole != 0 {
+		t.Errorf("%d answers in whole, but the other worker's serves", a.whole)
 	}
 }
 

@@ -230,6 +230,7 @@ type simEdge struct {
 	process *carriedProcess // nil without carried clients
 	bus     *membus.Bus
 	next    time.Time
+	woken   bool // during the turn
 
 	dead     bool
 	drains   bool
@@ -293,8 +294,7 @@ func (s *simEdge) boot() {
 	process := s.starts
 	s.worker, err = s.edge.AddWorker(edge.Listener{Profile: s.profile, Probe: probe}, s, func() {
 		if s.starts == process {
-			s.next = time.Time{}
-			w.net.Wake(s.addr)
+			s.wake()
 		}
 	})
 	if err == nil {
@@ -362,12 +362,21 @@ func (s *simEdge) pause(paused bool) {
 func (s *simEdge) Advance(now time.Time)          { s.turn(now, nil) }
 func (s *simEdge) NextTimeout() (time.Time, bool) { return s.next, !s.paused && !s.dead }
 
+// wake has the worker take a turn. It may be called in a turn, which another one follows then.
+func (s *simEdge) wake() {
+	s.next, s.woken = time.Time{}, true
+	s.world.net.Wake(s.addr)
+}
+
 func (s *simEdge) turn(now time.Time, batch []udp.Datagram) {
+	s.woken = false
 	next, err := s.worker.Turn(now, batch)
 	if err != nil {
 		s.world.Fatal(err)
 	}
-	s.next = next
+	if !s.woken {
+		s.next = next
+	}
 	s.process.step()
 	s.look.take(now, s.worker.Replica("s"))
 }

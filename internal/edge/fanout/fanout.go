@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -39,7 +40,7 @@ type Host interface {
 	// Repair sends the repair request of a replica, or has the answer to the request of
 	// another worker's replica serve for both: see Replica.Shared. The answer comes to
 	// Replica.ApplyReply. An error means that the request is lost.
-	Repair(now time.Time, space string, shard int, request []byte) (id uint64, same bool, err error)
+	Repair(now time.Time, space string, shard int, request []byte) (replication.Asked, error)
 
 	// Ask is Request for a question to a game server, whose answer has headers.
 	Ask(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error))

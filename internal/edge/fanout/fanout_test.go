@@ -30,8 +30,8 @@ func (h *fakeHost) Publish(m bus.Msg) error {
 func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, []byte, error)) {
 	h.requested = append(h.requested, m)
 }
-func (*fakeHost) Repair(_ time.Time, _ string, _ int, request []byte) (uint64, bool, error) {
-	return replication.RequestID(request), true, nil
+func (*fakeHost) Repair(_ time.Time, _ string, _ int, request []byte) (replication.Asked, error) {
+	return replication.Asked{ID: replication.RequestID(request)}, nil
 }
 func (*fakeHost) Ask(bus.Msg, time.Duration, func(time.Time, bus.Msg, error)) {}
 func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func()           { return func() {} }

@@ -52,12 +52,12 @@ func (s *space) advance(now time.Time) time.Time {
 }
 
 func (s *space) repair(request []byte) {
-	id, same, err := s.Host.Repair(s.now, s.spaceName, s.shard, request)
+	asked, err := s.Host.Repair(s.now, s.spaceName, s.shard, request)
 	if err != nil {
 		s.counts.RepairsLost++ // the replica asks again
 		return
 	}
-	s.replica.Shared(id, same)
+	s.replica.Shared(asked)
 }
 
 // noticeEpoch has a new holder told what only this edge knows.
