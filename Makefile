@@ -52,6 +52,11 @@ test: ## Run all tests with the race detector, and few rounds of the simulations
 clients-test: ## Test the TypeScript client: its codec, a simulated network, a real edge; needs Node 20 or newer and npm
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
+.PHONY: recipes-test
+recipes-test: ## Test the game servers of examples/publishers in TypeScript and Python; needs Node 20 or newer and npm
+	cd examples/publishers/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	$(GO) test -count=1 -v ./examples/publishers
+
 .PHONY: viewer-test
 viewer-test: build ## Have an unmodified bot of Second Life (node-metaverse) play on `relay dev`; needs Node 20 or newer and npm
 	cd internal/edge/lludp/testdata/bot && npm ci --ignore-scripts --no-audit --no-fund && npm test
@@ -238,4 +243,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules
+	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules

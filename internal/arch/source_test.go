@@ -53,11 +53,14 @@ func sources(t *testing.T) (all []source) {
 }
 
 // files returns every file of the repository, relative to it, with slashes.
-// What git ignores, at the top and in the TypeScript client, is not part of it.
+// What git ignores, at the top and beside programs in TypeScript, is not part of it.
 func files(t *testing.T) (all []string) {
 	t.Helper()
-	const client = "clients/typescript/"
-	skip := map[string]bool{".git": true, "bin": true, "tmp": true, client + "build": true, client + "dist": true, client + "node_modules": true, "internal/edge/lludp/testdata/bot/node_modules": true}
+	const client, recipe = "clients/typescript/", "examples/publishers/typescript/"
+	skip := map[string]bool{
+		".git": true, "bin": true, "tmp": true, client + "build": true, client + "dist": true, client + "node_modules": true,
+		recipe + "build": true, recipe + "node_modules": true, "internal/edge/lludp/testdata/bot/node_modules": true,
+	}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
