@@ -20,6 +20,7 @@ func (b block) String() string { return fmt.Sprintf("%s:%d (%s)", b.file, b.line
 // main.go lists them.
 type orders struct {
 	skip   string   // the reason
+	tested string   // the test or the target of make that runs it
 	until  string   // the text after which the next block begins, while this one runs on
 	prints string   // a text that the block prints
 	before string   // a command to run first
@@ -70,7 +71,7 @@ func parseBlocks(file, text string) (blocks []block, err error) {
 }
 
 func (o orders) any() bool {
-	return o.output || len(o.env) > 0 || o.skip+o.until+o.prints+o.before+o.file+o.run+o.same != ""
+	return o.output || len(o.env) > 0 || o.skip+o.tested+o.until+o.prints+o.before+o.file+o.run+o.same != ""
 }
 
 // parseOrders reads a comment. Each line is an order, which has a word and its text.
@@ -88,6 +89,8 @@ func parseOrders(comment string) (o orders, err error) {
 		switch word {
 		case "skip":
 			o.skip = text
+		case "tested":
+			o.tested = text
 		case "until":
 			o.until = text
 		case "prints":

@@ -3,6 +3,7 @@
 // nothing else may have them. It needs Linux, bash, git, make, Go, Node and npm.
 //
 //	go run ./scripts/readme [README…]
+//	go run ./scripts/readme -ports       only says whether the ports are free
 //
 // All blocks of one README run in one terminal. A console block has commands in the lines that
 // begin with "$ ", and what they print in the others; a command that runs on is interrupted when
@@ -14,6 +15,7 @@
 // An order is one of these; a comment of several lines has an order on each.
 //
 //	skip REASON     the block does not run; the program lists it
+//	tested NAME     another test runs it: a function Test…, or a target, as "make viewer-test", which has to exist
 //	until TEXT      the block runs on, in a terminal of its own, and the next begins when it has printed this
 //	prints TEXT     the block prints this; a block that runs on is interrupted then
 //	before COMMAND  runs first
@@ -44,8 +46,12 @@ import (
 var folders = regexp.MustCompile(`^(README\.md|(examples|clients|deploy|helm)/.*README\.md)$`)
 
 func main() {
-	limit := flag.Duration("timeout", 20*time.Minute, "longest time for everything")
+	limit := flag.Duration("timeout", 40*time.Minute, "longest time for everything")
+	only := flag.Bool("ports", false, "only try the ports of the READMEs, and exit with 1 if one is in use")
 	flag.Parse()
+	if err := portsFree(tcpPorts, udpPorts); err != nil || *only {
+		exit(err)
+	}
 	r := &runner{mark: fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())}
 	err := r.setup()
 	if err == nil {
@@ -68,10 +74,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "readme:", e)
 	}
 	r.summary()
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "readme:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 // A runner runs READMEs.
@@ -80,6 +91,7 @@ type runner struct {
 	dir     string // temporary: clone, terminals
 	clone   string
 	ran     int
+	tested  []string // blocks that other tests run
 	skipped []string
 }
 
@@ -122,7 +134,11 @@ func (r *runner) all(files []string) error {
 }
 
 func (r *runner) summary() {
-	fmt.Printf("%d blocks ran, %d did not:\n", r.ran, len(r.skipped))
+	fmt.Printf("%d blocks ran, other tests run %d:\n", r.ran, len(r.tested))
+	for _, s := range r.tested {
+		fmt.Println("  " + s)
+	}
+	fmt.Printf("%d blocks did not run:\n", len(r.skipped))
 	for _, s := range r.skipped {
 		fmt.Println("  " + s)
 	}

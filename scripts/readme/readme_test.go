@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -136,5 +138,39 @@ func TestTerminal(t *testing.T) {
 	}
 	if pids, err := marked(value); len(pids) != 0 || err != nil {
 		t.Errorf("left are %v, %v", pids, err)
+	}
+}
+
+// TestPorts requires that a port which something has is named.
+func TestPorts(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().(*net.TCPAddr).Port
+	if err := portsFree([]int{taken}, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("TCP port ", taken)) {
+		t.Errorf("a port that is in use: %v", err)
+	}
+	if err := portsFree(nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTested requires that a test which a README names exists.
+func TestTested(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is missing")
+	}
+	if err := exec.Command("git", "rev-parse", "--git-dir").Run(); err != nil {
+		t.Skip("the source is in no git repository")
+	}
+	d := &reader{runner: &runner{clone: "../.."}}
+	for test, want := range map[string]bool{
+		"TestTerminal": true, "make browser-test": true, "TestTermina": false, "make browser-tes": false, "TestNothing": false,
+	} {
+		if err := d.exists(test); (err == nil) != want {
+			t.Errorf("%s exists: want %t, %v", test, want, err)
+		}
 	}
 }

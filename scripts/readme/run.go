@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,9 +11,12 @@ import (
 )
 
 const (
-	blockTimeout   = 8 * time.Minute // the longest time for one block: the first one builds the programs
-	commandTimeout = time.Minute     // the longest time for a command of a console
-	linesShown     = 40              // of what a block printed, at its start and end, beside a failure
+	// The longest times are those of a slow machine that does something else as well. They end a block that hangs, and
+	// say nothing about how long one should take.
+	blockTimeout   = 15 * time.Minute // for one block: the first one builds the programs
+	commandTimeout = 5 * time.Minute  // for a command of a console
+
+	linesShown = 40 // of what a block printed, at its start and end, beside a failure
 )
 
 // A reader goes through one README.
@@ -77,6 +81,9 @@ func (d *reader) block(b block, shown string) (bool, error) {
 	case o.skip != "":
 		d.skipped = append(d.skipped, fmt.Sprintf("%s: %s", b, o.skip))
 		return false, nil
+	case o.tested != "":
+		d.tested = append(d.tested, fmt.Sprintf("%s: %s", b, o.tested))
+		return false, d.exists(o.tested)
 	case o.output:
 		return false, nil // it was compared with the block before
 	case o.same != "":
@@ -98,6 +105,18 @@ func (d *reader) block(b block, shown string) (bool, error) {
 	}
 	d.skipped = append(d.skipped, fmt.Sprintf("%s: not a language that this program runs", b))
 	return false, nil
+}
+
+// exists returns an error unless the clone has the test or the target of make.
+func (d *reader) exists(test string) error {
+	pattern, where := "^func "+test+"\\(t \\*testing", "*_test.go"
+	if target, ok := strings.CutPrefix(test, "make "); ok {
+		pattern, where = "^"+target+":", "Makefile"
+	}
+	if err := exec.Command("git", "-C", d.clone, "grep", "--quiet", "-E", pattern, "--", where).Run(); err != nil {
+		return fmt.Errorf("there is no %s that tests the block: %w", test, err)
+	}
+	return nil
 }
 
 // source runs a script in the reader's terminal.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ func newTerminal(folder, dir string, env []string) (*terminal, error) {
 	t := &terminal{dir: dir, reports: make(chan string, 8)}
 	t.shell = exec.Command("bash", "--norc")
 	t.shell.Dir = folder
-	t.shell.Env = append(os.Environ(), env...)
+	t.shell.Env = append(readerEnv(), env...)
 	t.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -58,6 +59,15 @@ func newTerminal(folder, dir string, env []string) (*terminal, error) {
 		}
 	}()
 	return t, nil
+}
+
+// readerEnv returns the variables of this process less those by which make tells a make below it what to do, and
+// those of the project: a reader has none of them.
+func readerEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return strings.HasPrefix(name, "MAKE") || name == "MFLAGS" || strings.HasPrefix(name, "DNP_")
+	})
 }
 
 // close ends the shell. Jobs in the background are not the terminal's to end.
@@ -101,7 +111,7 @@ func (t *terminal) start(text string) (*job, error) {
 		if j.group, err = strconv.Atoi(strings.TrimPrefix(line, "job ")); !ok || err != nil {
 			return nil, fmt.Errorf("the shell did not start the command: %q", line)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(commandTimeout):
 		return nil, fmt.Errorf("the shell does not answer")
 	}
 	return j, nil
@@ -161,7 +171,7 @@ func (j *job) interrupt() error {
 	select {
 	case <-j.t.reports: // an interrupted command may end with any code
 		return nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(commandTimeout):
 		return fmt.Errorf("does not end when interrupted")
 	}
 }
