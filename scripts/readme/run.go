@@ -88,6 +88,12 @@ func (d *reader) block(b block, shown string) (bool, error) {
 		return false, nil // it was compared with the block before
 	case o.same != "":
 		return true, d.same(b)
+	case o.until != "" && o.file != "":
+		if err := d.write(o.file, b.text); err != nil {
+			return false, err
+		}
+		b.text = o.run
+		return true, d.background(b)
 	case o.until != "":
 		return true, d.background(b)
 	case o.file != "":
