@@ -26,12 +26,45 @@ var modelClients = []string{"c0", "c1", "c2"}
 type twin struct {
 	states map[string][]string
 	groups map[string]string
+	ttl    map[string]time.Duration // of the states that have a time to live
+	until  map[string]time.Time     // when those end
 }
 
-func newTwin() twin { return twin{map[string][]string{}, map[string]string{}} }
+func newTwin() twin {
+	return twin{map[string][]string{}, map[string]string{}, map[string]time.Duration{}, map[string]time.Time{}}
+}
+
+// mention begins the time of a state again.
+func (m *twin) mention(now time.Time, key string) {
+	if m.ttl[key] > 0 {
+		m.until[key] = now.Add(m.ttl[key])
+	}
+}
+
+func (m *twin) remove(key string) {
+	delete(m.states, key)
+	delete(m.ttl, key)
+	delete(m.until, key)
+}
+
+func (m *twin) clear() {
+	clear(m.states)
+	clear(m.ttl)
+	clear(m.until)
+}
+
+// expire removes the states whose time was over at the last step, a millisecond ago.
+func (m *twin) expire(now time.Time) {
+	for key, until := range m.until {
+		if until.Before(now) {
+			m.remove(key)
+		}
+	}
+}
 
 func (m *twin) equal(t *world, s *Store) {
 	t.Helper()
+	m.expire(t.now)
 	n := 0
 	for key, st := range s.states.byKey {
 		if client, ok := groupsClient(key); ok {
@@ -113,6 +146,7 @@ func (w *world) key() string { return fmt.Sprintf("k.%d", w.rand.IntN(12)) }
 // op applies one random op to the store and the twin.
 func (w *world) op() {
 	key := w.key()
+	w.twin.expire(w.now)
 	_, exists := w.twin.states[key]
 	var op Op
 	var twin func()
@@ -122,13 +156,13 @@ func (w *world) op() {
 	case n < 14:
 		op, twin = w.set(key)
 	case n < 15:
-		op, twin = Op{Kind: OpRemove, Key: key}, func() { delete(w.twin.states, key) }
+		op, twin = Op{Kind: OpRemove, Key: key}, func() { w.twin.remove(key) }
 	case n < 17:
 		op = Op{Kind: OpAudience, Key: key, HasAudience: true, Audience: Audience{Kind: AudienceListed, Groups: []string{fmt.Sprint("g", w.rand.IntN(5))}}}
 	case n < 18:
 		op, twin = w.group()
 	case n < 19 && w.rand.IntN(20) == 0:
-		op, twin = Op{Kind: OpClear}, func() { clear(w.twin.states) }
+		op, twin = Op{Kind: OpClear}, w.twin.clear
 	default:
 		return
 	}
@@ -141,6 +175,9 @@ func (w *world) op() {
 	w.publish(op)
 	if twin != nil {
 		twin()
+	}
+	if op.Key != "" {
+		w.twin.mention(w.now, op.Key)
 	}
 }
 
@@ -183,7 +220,16 @@ func (w *world) put(key string) (Op, func()) {
 		op.Values = append(op.Values, PutValue{ValueDef: d, Value: l})
 		values[i] = text
 	}
-	return op, func() { w.twin.states[key] = values }
+	if w.rand.IntN(4) == 0 {
+		op.HasTTL, op.TTL = true, time.Duration(w.rand.IntN(4))*time.Second
+	}
+	return op, func() {
+		w.twin.states[key] = values
+		if op.HasTTL {
+			delete(w.twin.until, key)
+			w.twin.ttl[key] = op.TTL
+		}
+	}
 }
 
 func (w *world) set(key string) (Op, func()) {
@@ -326,5 +372,7 @@ func (w *world) relearn() {
 			}
 		}
 		w.twin.states[key] = values
+		w.twin.ttl[key] = st.Desc.TTL
+		w.twin.mention(w.now, key)
 	}
 }

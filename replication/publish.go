@@ -43,15 +43,17 @@ type Op struct {
 	Describe    bool // the message describes the state: its key and the names of its values
 	Farewell    []byte
 	Access      Access
-	Audience    Audience // also of audience, which has it or Details
-	Priority    uint8    // 1 to PriorityMax
-	Details     []Detail // also of audience
+	Audience    Audience      // also of audience, which has it or Details
+	Priority    uint8         // 1 to PriorityMax
+	TTL         time.Duration // TTLMin to TTLMax; 0 for none
+	Details     []Detail      // also of audience
 	HasMessage  bool
 	HasDescribe bool // Describe is given, so Message is not
 	HasFarewell bool
 	HasAccess   bool
 	HasAudience bool
 	HasPriority bool
+	HasTTL      bool
 	HasDetails  bool
 	Values      []PutValue
 
@@ -99,7 +101,7 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
 	if a.Err = s.admit(&p); a.Err == nil {
-		a.Results, a.Err = s.applyOps(p.Ops, p.Atomic)
+		a.Results, a.Err = s.applyOps(now, p.Ops, p.Atomic)
 	}
 	send := s.batch.send
 	if a.Err != nil {
@@ -129,7 +131,7 @@ func (s *Store) admit(p *Publish) *Error {
 
 // applyOps applies all ops or none if atomic, and otherwise every op by itself. A single op needs
 // no journal, because every op checks everything before it changes anything.
-func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
+func (s *Store) applyOps(now time.Time, ops []Op, atomic bool) (results []*Error, err *Error) {
 	switch {
 	case !atomic:
 		results = make([]*Error, len(ops))
@@ -144,12 +146,14 @@ func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
 		err.Op = i
 		if atomic {
 			s.journal.rollback()
+			s.expiries.rollback()
 			return nil, err
 		}
 		s.stats.PublishErrors++
 		results[i] = err
 	}
 	s.journal.commit()
+	s.expiries.commit(now)
 	for i := range ops {
 		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
 			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
@@ -210,6 +214,7 @@ func (s *Store) set(op *Op) *Error {
 		return err
 	}
 	s.applyEdit(st, &s.edit)
+	s.expiries.mention(st)
 	return nil
 }
 
@@ -245,6 +250,7 @@ func (s *Store) audience(op *Op) *Error {
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
+	s.expiries.mention(st)
 	return s.redescribe(st, op.description(st), st.schema)
 }
 
@@ -254,7 +260,7 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 	s.scratch = appendDescription(s.scratch[:0], old)
 	n := len(s.scratch)
 	s.scratch = appendDescription(s.scratch, &desc)
-	if c == st.schema && string(s.scratch[:n]) == string(s.scratch[n:]) {
+	if c == st.schema && desc.TTL == old.TTL && string(s.scratch[:n]) == string(s.scratch[n:]) {
 		return nil
 	}
 	sum, err := s.own(&desc, c)
@@ -320,6 +326,7 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 		return err
 	}
 	s.applyEdit(st, &s.edit)
+	s.expiries.mention(st)
 	return nil
 }
 
@@ -353,6 +360,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	s.next++
 	c.refs++
 	s.states.insert(st)
+	s.expiries.mention(st)
 	s.journal.note(func() { s.states.detach(st) })
 	s.batch.mark(st)
 	return nil
@@ -361,11 +369,16 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 // detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
 	s.states.detach(st)
+	expires := st.expiry.place > 0
+	s.expiries.heap.Remove(st)
 	if st.introduced {
 		s.batch.removed = append(s.batch.removed, st)
 	}
 	s.journal.note(func() {
 		s.states.reattach(st)
+		if expires {
+			s.expiries.heap.Set(st)
+		}
 		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
 	})
 }
@@ -382,6 +395,7 @@ func (op *Op) description(old *stored) Description {
 	replaceIf(op.HasAudience, &d.Audience, op.Audience)
 	replaceIf(op.HasPriority, &d.Priority, op.Priority)
 	replaceIf(op.HasDetails, &d.Details, op.Details)
+	replaceIf(op.HasTTL, &d.TTL, op.TTL)
 	return d
 }
 
@@ -449,6 +463,9 @@ func checkPut(op *Op, messageMax int) *Error {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
+	if err := checkTTL(op.TTL); err != nil {
 		return err
 	}
 	return op.Audience.check()

@@ -165,6 +165,9 @@ func (e *emitter) put(s *replication.State) {
 		e.key("priority").uint(uint64(d.Priority))
 	}
 	e.lod(d.Details)
+	if d.TTL > 0 {
+		e.textField("ttl", DurationText(d.TTL))
+	}
 	e.key("values").array()
 	for i := range d.Values {
 		e.putValue(s, i)

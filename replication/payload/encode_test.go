@@ -74,6 +74,14 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+func TestDurationText(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 30 * time.Second: "30s"} {
+		if got := DurationText(d); got != want {
+			t.Errorf("%v is written %s, want %s", d, got, want)
+		}
+	}
+}
+
 func TestStringsAreJSON(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "", "a\x00\x1f\x7f": "a\x00\x1f\x7f", "\"\\/": "\"\\/", "é😀\u2028": "é😀\u2028", "\xff\xc3a": "��a",
@@ -88,7 +96,7 @@ func TestStringsAreJSON(t *testing.T) {
 // listed makes the state that the store would make of a put.
 func listed(t testing.TB, op *replication.Op) *replication.State {
 	d := &replication.Description{
-		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
+		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details, TTL: op.TTL,
 	}
 	for _, v := range op.Values {
 		d.Values = append(d.Values, v.ValueDef)
@@ -142,6 +150,9 @@ func TestListingRoundTrip(t *testing.T) {
 		if after := putText(t, &back); after != before {
 			t.Fatalf("%s\nbecame\n%s", before, after)
 		}
+		if back.TTL != op.TTL {
+			t.Fatalf("%v became %v in %s", op.TTL, back.TTL, before)
+		}
 		for i := range op.Values {
 			a, b := op.Values[i], back.Values[i]
 			a.Value, b.Value = nil, nil
@@ -191,6 +202,9 @@ func randomPut(rnd *rand.Rand) replication.Op {
 	}
 	if op.HasPriority = rnd.IntN(2) == 0; op.HasPriority {
 		op.Priority = uint8(2 + rnd.IntN(replication.PriorityMax-1))
+	}
+	if op.HasTTL = rnd.IntN(2) == 0; op.HasTTL {
+		op.TTL = []time.Duration{time.Second, 90 * time.Minute, replication.TTLMax, replication.TTLMin + time.Duration(rnd.Int64N(int64(replication.TTLMax-replication.TTLMin)))}[rnd.IntN(4)]
 	}
 	for range rnd.IntN(3) {
 		op.HasDetails = true
