@@ -39,6 +39,17 @@ var mutantList = []mutants.Mutant{
 	{Name: "again_says_ok", File: "replication/clients.go", Old: "if m.refused && m.last == number {", New: "if false {"},
 	{Name: "groups_of_other_clients", File: "replication/clients.go", Old: "\t\treturn WriteBusy\n\t}\n\tif s.group(", New: "\t}\n\tif s.group(", Run: "TestStoreWritesOfGroups"},
 	{Name: "groups_without_limits", File: "replication/clients.go", Old: "\tif len(groups) > s.limits.Groups {", New: "\tif false {", Run: "TestStoreWritesOfGroups"},
+	{Name: "ttl_not_renewed", File: "replication/expiry.go", Old: "\t\t\te.begin(now, st)\n", New: "\t\t\tif st.expiry.place == 0 {\n\t\t\t\te.begin(now, st)\n\t\t\t}\n", Run: "TTL"},
+	{Name: "ttl_never_removed", File: "replication/expiry.go", Old: "\t\t\te.heap.Remove(st)\n\t\tdefault", New: "\t\tdefault", Run: "TTL"},
+	{Name: "ttl_not_shortened", File: "replication/expiry.go", Old: "x.place == 0 || x.until.Before(x.due)", New: "x.place == 0", Run: "TTL"},
+	{Name: "ttl_not_longer_than_first", File: "replication/expiry.go", Old: "if !now.Before(x.until) {", New: "if true {", Run: "TTL"},
+	{Name: "ttl_of_restored_is_over", File: "replication/expiry.go", Old: "\t\t\tx.until = now.Add(st.Desc.TTL)\n\t\t}\n\t\tif", New: "\t\t\tx.until = now\n\t\t}\n\t\tif", Run: "TTL"},
+	{Name: "ttl_of_restored_never_ends", File: "replication/durable.go", Old: "\ts.expiries.restore(st)\n", New: "", Run: "TTL"},
+	{Name: "ttl_renewed_by_rolled_back", File: "replication/publish.go", Old: "s.expiries.rollback()", New: "s.expiries.commit(now)", Run: "TTL"},
+	{Name: "ttl_lost_by_rollback", File: "replication/publish.go", Old: "\t\tif expires {", New: "\t\tif expires && false {", Run: "TTL"},
+	{Name: "ttl_alone_not_stored", File: "replication/publish.go", Old: "desc.TTL == old.TTL && ", New: "", Run: "TTL"},
+	{Name: "ttl_wakes_late", File: "replication/store.go", Old: "expires && (!ok || at.Before(next))", New: "expires && !ok", Run: "TTL"},
+	{Name: "set_does_not_renew", File: "replication/publish.go", Old: "\ts.expiries.mention(st)\n\treturn nil\n}\n\nfunc (s *Store) remove", New: "\treturn nil\n}\n\nfunc (s *Store) remove", Run: "TTL"},
 	{Name: "infinite_states_made", File: "replication/clients.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
 
