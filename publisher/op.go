@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -33,6 +34,12 @@ type Put struct {
 	Priority int      // 1 to 16; weight when a client's budget does not suffice; default 1
 	Details  []Detail // less precision or fewer updates for some; the first that matches counts
 	Values   []Value
+
+	// TTL lets the state end with the game server: the relay removes it when nothing was published about it for
+	// this time, 1 s to 7 days. The Space says it again three times within that. 0 is for ever. Choose more than the
+	// outages of NATS that the state has to outlive, and use it when all relays know it: one of a release before it refuses the
+	// put, and drops the state when it takes the space over.
+	TTL time.Duration
 }
 
 // A Value is one value of a state that is put.
@@ -144,6 +151,7 @@ type putJSON struct {
 	Audience json.RawMessage `json:"audience"`
 	Priority int             `json:"priority,omitempty"`
 	Details  []detailJSON    `json:"lod,omitempty"`
+	TTL      string          `json:"ttl,omitempty"`
 	Values   []valueJSON     `json:"values"`
 }
 
@@ -205,6 +213,9 @@ func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
 	}
 	if len(p.Details) > 0 {
 		b = append(append(b, `,"lod":`...), mustMarshal(p.Details)...)
+	}
+	if p.TTL != "" {
+		b = append(append(append(b, `,"ttl":"`...), p.TTL...), '"')
 	}
 	b = append(b, `,"values":[`...)
 	for i := range p.Values {
@@ -288,6 +299,9 @@ func (o Put) encode() (op, error) {
 	form := &putJSON{
 		Op: "put", Key: o.Key, Message: text(o.Message), Describe: o.Describe, Farewell: text(o.Farewell),
 		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]valueJSON, len(o.Values)),
+	}
+	if o.TTL != 0 {
+		form.TTL = payload.DurationText(o.TTL)
 	}
 	for _, d := range o.Details {
 		form.Details = append(form.Details, detailJSON(d))

@@ -192,9 +192,13 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 		st := newState(e)
 		if old := s.states[o.Key]; old != nil {
 			st.accepted = old.accepted
+			if st.put.TTL == "" && old.put != nil && old.put.TTL != "" {
+				st.put.TTL = "0s" // without it the relay would keep the time to live
+			}
 			old.bound.end()
 		}
 		s.states[o.Key], p.put = st, true
+		s.lives.begin(now, o.Key, o.TTL)
 	case Set:
 		p.sets = s.state(o.Key).set(e.values)
 	case Remove:
@@ -264,7 +268,7 @@ func (s *Space) clear(time.Time) error {
 		st.bound.end()
 	}
 	clear(s.states)
-	s.removed, s.asserting = nil, nil
+	s.removed, s.asserting, s.lives = nil, nil, lives{}
 	return nil
 }
 

@@ -9,8 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -21,14 +23,15 @@ type publishCommand struct {
 	Key    string   `arg:"" optional:"" help:"Key of the state."`
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
-	Message  *string  `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
-	Describe bool     `env:"-" help:"Make that message tell the key and the names of the values, for clients that read it."`
-	Farewell *string  `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
-	Access   string   `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
-	Audience []string `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
-	Remove   bool     `env:"-" help:"Remove the state."`
-	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
-	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
+	Message  *string        `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
+	Describe bool           `env:"-" help:"Make that message tell the key and the names of the values, for clients that read it."`
+	Farewell *string        `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
+	Access   string         `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
+	Audience []string       `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
+	TTL      *time.Duration `name:"ttl" env:"-" placeholder:"TIME" help:"Remove the state when nothing was published about it for this time, 1s to 168h; 0s = never (default: as it was, and never for a new state)."`
+	Remove   bool           `env:"-" help:"Remove the state."`
+	File     string         `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
+	JSON     bool           `name:"json" env:"-" help:"Print the answer as JSON."`
 }
 
 // Problems lists what is wrong with c.
@@ -59,7 +62,7 @@ func checkKey(list *config.Problems, key string) {
 
 // describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
-	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0
+	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || c.TTL != nil || len(c.Audience) > 0
 }
 
 // Run publishes and prints the position of the change.
@@ -110,6 +113,7 @@ type op struct {
 	Farewell *string   `json:"farewell,omitempty"`
 	Access   any       `json:"access,omitempty"`
 	Audience *audience `json:"audience,omitempty"`
+	TTL      string    `json:"ttl,omitempty"`
 	Values   any       `json:"values,omitempty"`
 }
 
@@ -125,23 +129,35 @@ func (c *publishCommand) op() (o op, problems config.Problems) {
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
+	ttl := ttlText(c.TTL, &problems)
 	switch {
 	case c.Remove:
 		o.Op = "remove"
 	case slices.ContainsFunc(c.Values, isTyped):
-		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
+		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who, TTL: ttl}
 		o.Values, problems = parseTyped(c.Values, problems)
 	case len(c.Values) > 0 && c.describes():
-		problems.Add("--message, --describe, --farewell, --access and --audience", "need values with types, as hp:float32=1")
+		problems.Add("--message, --describe, --farewell, --access, --audience and --ttl", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
 		o.Op = "set"
 		o.Values, problems = parseUntyped(c.Values, problems)
-	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "":
+	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.TTL == nil:
 		o = op{Op: "audience", Audience: who}
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
 	}
 	return o, problems
+}
+
+// ttlText returns the JSON form of a time to live; empty if there is none.
+func ttlText(ttl *time.Duration, problems *config.Problems) string {
+	if ttl == nil {
+		return ""
+	}
+	if *ttl != 0 && (*ttl < replication.TTLMin || *ttl > replication.TTLMax) {
+		problems.Add("--ttl", "want 1s to 168h, or 0s for none, got %v", *ttl)
+	}
+	return payload.DurationText(*ttl)
 }
 
 func parseAudience(words []string) (*audience, error) {
