@@ -49,9 +49,21 @@ func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) 
 	}
 	c, err := client.Dial(ctx, address, cfg)
 	if end, ok := errors.AsType[*client.EndError](err); ok && end.Reason == client.Timeout && !end.Made {
-		return nil, fmt.Errorf("%w; is `relay dev` or `edge serve` running there?", err)
+		return nil, fmt.Errorf("%w%s", err, noEdgeHint)
 	}
-	return c, err
+	return c, explain(err, token, time.Now())
+}
+
+// noEdgeHint ends an error about an address where no edge answers.
+const noEdgeHint = "; is `relay dev` or `edge serve` running there?"
+
+// explain adds to the reason for which a connection ended what is known about the login.
+func (f *DNPFlags) explain(err error) error {
+	token, unreadable := f.token()
+	if unreadable != nil {
+		return err
+	}
+	return explain(err, token, time.Now())
 }
 
 // token returns the token to log in with; empty if there is none.

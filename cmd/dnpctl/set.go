@@ -38,7 +38,9 @@ func (c *setCommand) Problems() (list config.Problems) {
 }
 
 // Run writes the values and reports whether they hold.
-func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
+func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error { return c.explain(c.run(ctx)) }
+
+func (c *setCommand) run(ctx context.Context) error {
 	conn, err := c.dial(ctx, c.Address, client.Config{})
 	if err != nil {
 		return err

@@ -150,6 +150,7 @@ func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if ctx.Err() != nil {
 		err = nil
 	}
+	err = c.explain(err)
 	if end, ok := errors.AsType[*client.EndError](err); ok && c.JSON { // otherwise the error of the command has the reason
 		w.show(nil, event{kind: closed, reason: end.Reason})
 	}
