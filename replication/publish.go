@@ -95,9 +95,9 @@ type Answer struct {
 	Results    []*Error // one per op if the publish was not atomic; nil if the op was applied
 }
 
-// Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
-// of p.
-func (s *Store) Publish(now time.Time, p Publish) {
+// Publish applies a message of a publisher. Advance returns the answer. The result is the error of the
+// message, or of the first op that was not applied, for those who trace it. The Store keeps nothing of p.
+func (s *Store) Publish(now time.Time, p Publish) *Error {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
 	if a.Err = s.admit(&p); a.Err == nil {
@@ -111,6 +111,20 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	if p.Token != 0 {
 		send(Output{Kind: OutputAnswer, Answer: a})
 	}
+	return a.refused()
+}
+
+// refused returns the first error of the answer, or nil.
+func (a *Answer) refused() *Error {
+	if a.Err != nil {
+		return a.Err
+	}
+	for _, err := range a.Results {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // admit reports why the Store refuses a publish without looking at its ops.

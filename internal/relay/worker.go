@@ -55,6 +55,8 @@ type Worker struct {
 
 	place placement
 
+	refusedLine refusedLine
+
 	ownedAt   time.Time // when the owned shards changed; zero once that was logged
 	lastToken uint64
 	asked     atomic.Int64    // when watch asked for a turn that has not come, in Unix nanoseconds; 0 for never
