@@ -40,9 +40,7 @@ func (c *commandCommand) Problems() config.Problems {
 const linkPause = 100 * time.Millisecond
 
 // Run sends the command and prints the answer.
-func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error { return c.explain(c.run(ctx)) }
-
-func (c *commandCommand) run(ctx context.Context) error {
+func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	body := []byte(c.Body)
 	if c.Body == "-" {
 		var err error

@@ -35,7 +35,7 @@ func reason(end *client.EndError, token string, now time.Time) string {
 	case end.Reason == client.Refused:
 		return ": " + tokenText(auth.LookAt(now, token), now)
 	case end.Made && token == "" && (end.Reason == client.Peer || end.Reason == client.Unknown):
-		return "; without --token there was no login, and an edge with --auth token or callout ends such a connection after its --login-timeout"
+		return "; this client did not log in (--token), and an edge with --auth token or callout ends such a connection after its --login-timeout"
 	}
 	return ""
 }

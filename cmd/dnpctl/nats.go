@@ -81,7 +81,7 @@ func (f *SpaceFlags) askHolder(ctx context.Context, subject string, data []byte)
 	answer, err := f.request(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", f.Space)
+		return nil, fmt.Errorf("no relay holds space %s: none is running, they start and do not hold it yet (some 10 s after a cold start), or the NATS server lacks the subject mapping", f.Space)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("no answer about space %s within %v", f.Space, f.Timeout)
 	}

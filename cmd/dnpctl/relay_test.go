@@ -48,6 +48,7 @@ func startRelay(t testing.TB) (url string) {
 		"dnp.v1.shard.*.get.demo.>":     r.get,
 		r.subj.Who("demo"):              r.who,
 		r.subj.To("demo", "c1"):         r.to,
+		r.subj.ToAll("demo"):            func(*nats.Msg) {},
 	} {
 		if _, err := r.nc.Subscribe(subject, handle); err != nil {
 			t.Fatal(err)

@@ -38,9 +38,7 @@ func (c *setCommand) Problems() (list config.Problems) {
 }
 
 // Run writes the values and reports whether they hold.
-func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error { return c.explain(c.run(ctx)) }
-
-func (c *setCommand) run(ctx context.Context) error {
+func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	conn, err := c.dial(ctx, c.Address, client.Config{})
 	if err != nil {
 		return err
@@ -48,7 +46,7 @@ func (c *setCommand) run(ctx context.Context) error {
 	defer conn.Close()
 	state, err := c.find(ctx, conn)
 	if err != nil {
-		return err
+		return c.explain(err)
 	}
 	written, err := c.write(state)
 	if err != nil {

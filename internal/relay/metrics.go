@@ -41,6 +41,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		of.Counter("stored", "{state}", "States that were stored.", func(s *Stats) uint64 { return s.Stored }),
 		of.Gauge("spaces", "{space}", "Spaces held.", func(s *Stats) float64 { return float64(s.Spaces) }),
 		of.Gauge("states", "{state}", "States held.", func(s *Stats) float64 { return float64(s.Store.States) }),
+		of.Counter("states.expired", "{state}", "States that were removed because their time to live was over.", func(s *Stats) uint64 { return s.Store.Expired }),
 		of.Counter("publishes", "{message}", "Messages of publishers.", func(s *Stats) uint64 { return s.Publishes }),
 		of.Counter("publish.errors", "{error}", "Publishes and ops that were answered with an error.",
 			func(s *Stats) uint64 { return s.Refused + s.Store.PublishErrors }),

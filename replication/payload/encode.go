@@ -90,7 +90,9 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 		e.eventValues(ev.Values)
 	case replication.EventReassert:
 		e.key("shard").uint(uint64(ev.Shard))
-		e.textField("lost_after", timeText(ev.LostAfter))
+		if !ev.LostAfter.IsZero() {
+			e.textField("lost_after", timeText(ev.LostAfter))
+		}
 	case replication.EventCommand:
 		e.textField("command", ev.Command)
 	case replication.EventUncertain:

@@ -63,6 +63,7 @@ func TestEvents(t *testing.T) {
 			`,"client":"c","reason":"finite","key":"k","values":{"x":null},"code":"out_of_range","missed":3`,
 		},
 		{replication.Event{Type: "reassert", Shard: 0, LostAfter: at}, `,"shard":0,"lost_after":"2026-11-21T03:05:06.007Z"`},
+		{replication.Event{Type: "reassert", Shard: 3}, `,"shard":3`},
 		{replication.Event{Type: "recycle", Client: "c"}, `,"client":"c"`},
 		{replication.Event{Type: "recycle", Client: "c", Reason: "used_up"}, `,"client":"c","reason":"used_up"`},
 		{replication.Event{Type: "limited", Client: "c", Session: "s"}, `,"client":"c","session":"s"`},
