@@ -43,14 +43,13 @@ func (l *lives) round(now time.Time) {
 }
 
 // renewable reports whether a part of the states that are due is to become pending.
-func (s *Space) renewable() bool { return len(s.lives.due) > 0 && len(s.out.ops) <= assertMax }
+func (l *lives) renewable(o *outbox) bool { return len(l.due) > 0 && len(o.ops) <= assertMax }
 
 // renew makes the states that are due pending, up to assertMax. To say the audience of a state
 // again changes nothing and is short; if the relay does not know the state, results puts it.
-func (s *Space) renew(now time.Time) {
-	l := &s.lives
+func (l *lives) renew(now time.Time, s *Space) {
 	l.round(now)
-	if !s.renewable() {
+	if !l.renewable(&s.out) {
 		return
 	}
 	n := min(len(l.due), assertMax)

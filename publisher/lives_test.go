@@ -21,7 +21,7 @@ func TestLives(t *testing.T) {
 	said := func(why string, after time.Duration, want ...string) {
 		t.Helper()
 		now = now.Add(after)
-		s.renew(now)
+		s.lives.renew(now, s)
 		body := string(s.compose(&request{}))
 		for _, op := range want {
 			if !strings.Contains(body, op) {

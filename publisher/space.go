@@ -327,7 +327,7 @@ func (s *Space) turn() time.Duration {
 		if s.assertable() {
 			s.assertSome(assertMax)
 		}
-		s.renew(now)
+		s.lives.renew(now, s)
 		if next = s.probe(now); next == nil {
 			next = s.flush(now)
 		}
@@ -357,7 +357,7 @@ func (s *Space) turn() time.Duration {
 
 // untilNext returns how long run may sleep.
 func (s *Space) untilNext(now time.Time) time.Duration {
-	if s.assertable() || s.renewable() || s.sendable(now) {
+	if s.assertable() || s.lives.renewable(&s.out) || s.sendable(now) {
 		return 0
 	}
 	at := now.Add(s.p.cfg.Probe)

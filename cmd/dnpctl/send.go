@@ -112,7 +112,7 @@ func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data 
 }
 
 // publish sends without an answer. It knows only whether an edge listens there, because NATS tells those who
-// want an answer that there is none; nobody is the error then.
+// want an answer that there is none. Then the error is nobody.
 func (c *sendCommand) publish(subject string, data []byte, nobody string) error {
 	nc, err := c.connect()
 	if err != nil {
