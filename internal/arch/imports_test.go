@@ -34,6 +34,8 @@ var rules = map[string][]string{
 	"bus/natsconn": {"github.com/nats-io/nats.go"},
 	"subject":      {},
 
+	"interest": {"internal/turn/heap"},
+
 	"replication":         {"replication/view", "internal/turn/heap", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
