@@ -115,6 +115,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		st.refs = append(st.refs, s.refs.allocate(st))
 	}
 	s.states.insert(st)
+	s.records.use(st.Desc.Interest, 1)
 	return nil
 }
 

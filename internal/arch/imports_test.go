@@ -36,9 +36,9 @@ var rules = map[string][]string{
 
 	"interest": {"internal/turn/heap"},
 
-	"replication":         {"replication/view", "internal/turn/heap", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
+	"replication":         {"interest", "replication/view", "internal/turn/heap", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "subject", "github.com/x448/float16"},
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
-	"replication/payload": {"replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
+	"replication/payload": {"interest", "replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
 	"lludp/zerocode": {},
 	"lludp/wire":     {"lludp/zerocode"},
@@ -104,7 +104,7 @@ var rules = map[string][]string{
 	"internal/turn/heap": {}, // pure
 
 	"internal/version":            {},
-	"internal/config":             {"internal/version", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/config":             {"internal/version", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 

@@ -91,7 +91,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		return err
 	}
 	d.relay, err = relay.New(relay.Config{ // alone, it holds every shard and stores nothing
-		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Log: d.log,
+		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Eye: c.EveryEye(), Log: d.log,
 		Epoch: uint64(time.Now().UnixMilli()), Telemetry: d.tel,
 	})
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Logging are the flags about logs. Logs go to standard error.
@@ -127,6 +130,21 @@ type Sharding struct {
 // Relay are the flags of every relay.
 type Relay struct {
 	Tick time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
+	Eye  string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
+}
+
+// EveryEye returns what --eye says.
+func (r *Relay) EveryEye() replication.Eye {
+	eye, _ := payload.ParseEveryEye(r.Eye) // fails only for a problem of the flag
+	return eye
+}
+
+// Problems lists what is wrong with r.
+func (r *Relay) Problems() (list Problems) {
+	if _, err := payload.ParseEveryEye(r.Eye); err != nil {
+		list.Add("--eye", "%s", err.Message)
+	}
+	return list
 }
 
 // RelayNATS are the flags of a relay that uses NATS servers of a cluster.

@@ -71,6 +71,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		of.Gauge("inbox.messages", "{message}", "Their number.", func(s *Stats) float64 { return float64(s.InboxMessages) }),
 		of.Counter("checksums", "{view}", "Checksums emitted, with which replicas compare what they have.", func(s *Stats) uint64 { return s.Store.Checksums }),
 		of.Counter("restore.errors", "{state}", "Stored states that could not be read.", func(s *Stats) uint64 { return s.RestoreErrors }),
+		of.Counter("eyes.refused", "{eye}", "Spaces that have no view left for the eye of all clients, each time a session joined.", func(s *Stats) uint64 { return s.Store.EyesRefused }),
 		of.Counter("sessions.refused", "{session}", "Sessions beyond what a space may have.", func(s *Stats) uint64 { return s.Store.SessionsRefused }),
 		of.Counter("sessions.lost", "{session}", "Sessions that no edge named for too long.", func(s *Stats) uint64 { return s.SessionsLost }),
 		of.CounterBy("bus.lost", "{message}", "Messages for the bus that it refused, and from it that the relay dropped, by reason.",

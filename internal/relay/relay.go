@@ -66,6 +66,9 @@ type Config struct {
 	// with busy. 0 means 10,000.
 	Spaces int
 
+	// Eye is the eye of clients that were given none; see replication.StoreConfig.
+	Eye replication.Eye
+
 	// Limits are those of every space.
 	Limits replication.Limits
 

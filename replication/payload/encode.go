@@ -137,7 +137,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	after := l.After
 	for i := range l.States {
 		before := e
-		e.put(l.States[i])
+		e.put(l.States[i], l.Interest)
 		if i > 0 && e.len()-start+tail > sizeMax {
 			e = before
 			after = l.States[i-1].Desc.Key
@@ -150,7 +150,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	return e.done()
 }
 
-func (e *emitter) put(s *replication.State) {
+func (e *emitter) put(s *replication.State, interests func(name string) *replication.Interest) {
 	d := s.Desc
 	e.object()
 	e.textField("op", "put")
@@ -165,6 +165,9 @@ func (e *emitter) put(s *replication.State) {
 		e.key("priority").uint(uint64(d.Priority))
 	}
 	e.lod(d.Details)
+	if d.Interest != "" {
+		e.interest(d.Interest, interests(d.Interest))
+	}
 	e.key("values").array()
 	for i := range d.Values {
 		e.putValue(s, i)

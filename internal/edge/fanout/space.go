@@ -293,3 +293,9 @@ func (s *space) Groups(client string, groups []string) {
 		}
 	}
 }
+
+// Interest does nothing: the edge shows states with an interest to all clients of their audience.
+func (s *space) Interest(string, *replication.Interest) {}
+
+// Eyes does nothing either.
+func (s *space) Eyes(string) {}
