@@ -5,6 +5,7 @@
 //	dnpctl publish demo tower hp:float32=93.5      make a state
 //	dnpctl publish demo tower hp=92                change it
 //	dnpctl publish demo tower --remove             remove it
+//	dnpctl eye demo c-1 player.alice               let a client see from where a state is
 //	dnpctl get demo tower                          print what the relay holds
 //	dnpctl set 127.0.0.1:3413 tower 0=50           write a value as a client
 //	dnpctl send demo hello                         send a message to all clients of a space
@@ -34,6 +35,7 @@ type commands struct {
 	Watch     watchCommand     `cmd:"" help:"Connect as a DNP client and show the linked states live."`
 	Set       setCommand       `cmd:"" help:"Connect as a DNP client and write values of a read-write state."`
 	Publish   publishCommand   `cmd:"" help:"Make, change or remove a state, as a game server does."`
+	Eye       eyeCommand       `cmd:"" help:"Say from where a client sees, for states with an interest."`
 	Get       getCommand       `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
 	Send      sendCommand      `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Command   commandCommand   `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer."`

@@ -26,6 +26,7 @@ type publishCommand struct {
 	Farewell *string  `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
 	Access   string   `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
 	Audience []string `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
+	Interest string   `env:"-" placeholder:"NAME|JSON" help:"From how far clients see the state: the name of an interest, or JSON as {\"at\":\"pos\",\"bands\":[{\"within\":100}]}; null takes it away. Clients see from their eyes: dnpctl eye."`
 	Remove   bool     `env:"-" help:"Remove the state."`
 	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
 	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
@@ -59,7 +60,7 @@ func checkKey(list *config.Problems, key string) {
 
 // describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
-	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0
+	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0 || c.Interest != ""
 }
 
 // Run publishes and prints the position of the change.
@@ -72,11 +73,16 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	return printAnswer(data, c.JSON)
+}
+
+// printAnswer prints the answer of the holder to a publish.
+func printAnswer(data []byte, asJSON bool) error {
 	a, err := payload.ParseAnswer(data)
-	if c.JSON {
+	if asJSON {
 		fmt.Printf("%s\n", data)
 	}
-	if err != nil || c.JSON {
+	if err != nil || asJSON {
 		return err
 	}
 	note := ""
@@ -110,6 +116,7 @@ type op struct {
 	Farewell *string   `json:"farewell,omitempty"`
 	Access   any       `json:"access,omitempty"`
 	Audience *audience `json:"audience,omitempty"`
+	Interest any       `json:"interest,omitempty"`
 	Values   any       `json:"values,omitempty"`
 }
 
@@ -129,14 +136,14 @@ func (c *publishCommand) op() (o op, problems config.Problems) {
 	case c.Remove:
 		o.Op = "remove"
 	case slices.ContainsFunc(c.Values, isTyped):
-		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who}
+		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who, Interest: parseInterest(c.Interest)}
 		o.Values, problems = parseTyped(c.Values, problems)
 	case len(c.Values) > 0 && c.describes():
-		problems.Add("--message, --describe, --farewell, --access and --audience", "need values with types, as hp:float32=1")
+		problems.Add("--message, --describe, --farewell, --access, --audience and --interest", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
 		o.Op = "set"
 		o.Values, problems = parseUntyped(c.Values, problems)
-	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "":
+	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.Interest == "":
 		o = op{Op: "audience", Audience: who}
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
@@ -178,6 +185,17 @@ func parseAccess(text string) any {
 		return text
 	}
 	return map[string][]string{"writers": strings.Split(text, ",")}
+}
+
+// parseInterest returns the JSON form: an object, null, or a name; nil for none. The relay says what is wrong with it.
+func parseInterest(text string) any {
+	switch {
+	case text == "":
+		return nil
+	case text == "null" || strings.HasPrefix(text, "{") && json.Valid([]byte(text)):
+		return json.RawMessage(text)
+	}
+	return text
 }
 
 // escape protects text that begins with a prefix of the JSON payload, except base64:, with
