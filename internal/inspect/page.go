@@ -1,0 +1,98 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A List is one page of an answer: entries in the order of their names. Next is the name
+// behind which the next page begins, empty if there is none.
+type List[T any] struct {
+	Entries []T    `json:"entries"`
+	Next    string `json:"next,omitempty"`
+}
+
+// A Page selects the entries of one page: the first ones behind the name in the request. It
+// holds no more than that, however many are offered.
+type Page[T any] struct {
+	after   string
+	max     int
+	entries []entry[T] // ascending by name
+	more    bool
+}
+
+type entry[T any] struct {
+	name  string
+	value T
+}
+
+// NewPage returns an empty page for a parsed query.
+func NewPage[T any](q Query) *Page[T] { return &Page[T]{after: q.After, max: max(1, q.Max)} }
+
+// Offer gives the page an entry. Its name must be unique. Offer reports whether the page has
+// it at present.
+func (p *Page[T]) Offer(name string, value T) bool {
+	if name <= p.after {
+		return false
+	}
+	full := len(p.entries) == p.max
+	if full && name > p.entries[p.max-1].name {
+		p.more = true
+		return false
+	}
+	at, _ := slices.BinarySearchFunc(p.entries, name, func(e entry[T], name string) int { return cmp.Compare(e.name, name) })
+	if full {
+		p.more = true
+		p.entries = p.entries[:p.max-1]
+	}
+	p.entries = slices.Insert(p.entries, at, entry[T]{name, value})
+	return true
+}
+
+// Values returns the entries in the order of their names.
+func (p *Page[T]) Values() []T {
+	all := make([]T, len(p.entries))
+	for i, e := range p.entries {
+		all[i] = e.value
+	}
+	return all
+}
+
+// Next returns the name behind which the next page begins, or nothing.
+func (p *Page[T]) Next() string {
+	if !p.more {
+		return ""
+	}
+	return p.entries[len(p.entries)-1].name
+}
+
+// List returns the page.
+func (p *Page[T]) List() List[T] { return List[T]{Entries: p.Values(), Next: p.Next()} }
+
+// MergePages puts the pages of several nodes together: entries of which some node may have
+// more in between are left for the next page.
+func MergePages[T any](pages []List[T], name func(*T) string) (all List[T]) {
+	for _, p := range pages {
+		if p.Next != "" && (all.Next == "" || p.Next < all.Next) {
+			all.Next = p.Next
+		}
+		all.Entries = append(all.Entries, p.Entries...)
+	}
+	if all.Next != "" {
+		all.Entries = slices.DeleteFunc(all.Entries, func(e T) bool { return name(&e) > all.Next })
+	}
+	slices.SortStableFunc(all.Entries, func(a, b T) int { return cmp.Compare(name(&a), name(&b)) })
+	return all
+}
+
+// Name returns the name of a space in its list.
+func (s *Space) Name() string { return s.Space }
+
+// Name returns the name of a client in its list. A client may have two sessions for a moment.
+func (c *Client) Name() string { return ClientName(c.Client, c.Session) }
+
+// ClientName returns the name of a session of a client in a list.
+func ClientName(client, session string) string { return client + " " + session }
+
+// Name returns the name of a member in its list.
+func (m *Member) Name() string { return m.Node }
