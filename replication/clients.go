@@ -63,6 +63,15 @@ func (s *Store) Leave(client, session string) {
 	s.records.everyEye()
 }
 
+// Look returns whether the space has a state with a key, and how many sessions of a client.
+func (s *Store) Look(key, client string) (state bool, sessions int) {
+	if p := s.clients[client]; p != nil {
+		sessions = p.sessions
+	}
+	st := s.states.byKey[key]
+	return st != nil && !st.dead && !st.hidden, sessions
+}
+
 // ForgetAbsent removes the groups and eyes of clients without a session. A holder that restored the
 // space calls it once all edges have reported their sessions, because clients may have left
 // while the shard had no holder.

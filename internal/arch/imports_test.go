@@ -74,7 +74,7 @@ var rules = map[string][]string{
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/inspect", "internal/turn", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/inspect", "internal/turn", "internal/version", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
@@ -96,7 +96,7 @@ var rules = map[string][]string{
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
-		"internal/inspect", "internal/turn", "internal/turn/heap", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/inspect", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 

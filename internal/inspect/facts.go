@@ -97,8 +97,9 @@ type HolderFacts struct {
 	Seq     uint64 `json:"seq"`
 	States  uint64 `json:"states"`
 
-	State    bool      `json:"state"`              // the space has a state with the key
-	Sessions []Session `json:"sessions,omitempty"` // of the client; at most SessionsMax
+	State     bool      `json:"state"`              // the space has a state with the key
+	Connected int       `json:"connected"`          // sessions of the client that edges named
+	Sessions  []Session `json:"sessions,omitempty"` // at most SessionsMax of them; none in a space with very many sessions
 }
 
 // SessionsMax is how many sessions of a client an answer names.

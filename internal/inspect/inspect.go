@@ -207,12 +207,13 @@ type Links struct {
 	Oldest  Millis `json:"oldest_ms"` // how long the first of those has waited
 }
 
-// WhyAnswer is the answer of an edge or a relay to why.<space>.
+// WhyAnswer is the answer of an edge or a relay to why.<space>. A relay gives no reasons, because it does not know
+// whether an edge serves the client.
 type WhyAnswer struct {
 	Head
 	Space   string   `json:"space"`
 	Client  string   `json:"client"`
 	Key     string   `json:"key"`
 	Facts   *Facts   `json:"facts,omitempty"`
-	Reasons []Reason `json:"reasons,omitempty"` // what follows from this answer alone
+	Reasons []Reason `json:"reasons,omitempty"` // what follows from the facts of this edge alone
 }

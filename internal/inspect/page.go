@@ -29,24 +29,26 @@ type entry[T any] struct {
 // NewPage returns an empty page for a parsed query.
 func NewPage[T any](q Query) *Page[T] { return &Page[T]{after: q.After, max: max(1, q.Max)} }
 
-// Offer gives the page an entry. Its name must be unique. Offer reports whether the page has
-// it at present.
-func (p *Page[T]) Offer(name string, value T) bool {
+// Offer gives the page an entry. One that it has by this name already is replaced.
+func (p *Page[T]) Offer(name string, value T) {
 	if name <= p.after {
-		return false
+		return
 	}
 	full := len(p.entries) == p.max
 	if full && name > p.entries[p.max-1].name {
 		p.more = true
-		return false
+		return
 	}
-	at, _ := slices.BinarySearchFunc(p.entries, name, func(e entry[T], name string) int { return cmp.Compare(e.name, name) })
-	if full {
+	at, known := slices.BinarySearchFunc(p.entries, name, func(e entry[T], name string) int { return cmp.Compare(e.name, name) })
+	switch {
+	case known:
+		p.entries[at].value = value
+		return
+	case full:
 		p.more = true
 		p.entries = p.entries[:p.max-1]
 	}
 	p.entries = slices.Insert(p.entries, at, entry[T]{name, value})
-	return true
 }
 
 // Values returns the entries in the order of their names.
@@ -71,7 +73,8 @@ func (p *Page[T]) List() List[T] { return List[T]{Entries: p.Values(), Next: p.N
 
 // MergePages puts the pages of several nodes together: entries of which some node may have
 // more in between are left for the next page.
-func MergePages[T any](pages []List[T], name func(*T) string) (all List[T]) {
+func MergePages[T any](pages []List[T], name func(*T) string) List[T] {
+	all := List[T]{Entries: []T{}}
 	for _, p := range pages {
 		if p.Next != "" && (all.Next == "" || p.Next < all.Next) {
 			all.Next = p.Next
@@ -83,6 +86,15 @@ func MergePages[T any](pages []List[T], name func(*T) string) (all List[T]) {
 	}
 	slices.SortStableFunc(all.Entries, func(a, b T) int { return cmp.Compare(name(&a), name(&b)) })
 	return all
+}
+
+// Cut leaves at most so many entries of a list, the first ones.
+func Cut[T any](l List[T], most int, name func(*T) string) List[T] {
+	if len(l.Entries) > most {
+		l.Entries = l.Entries[:most]
+		l.Next = name(&l.Entries[most-1])
+	}
+	return l
 }
 
 // Name returns the name of a space in its list.

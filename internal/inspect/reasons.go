@@ -107,7 +107,7 @@ func (r *reasons) unserved(h *HolderFacts) {
 	}
 	if i := slices.IndexFunc(h.Sessions, func(s Session) bool { return s.Edge != "" }); i >= 0 {
 		r.blocks(EdgeAway, "Edge %s had the client and does not answer: it is dead, or cut off from NATS.", h.Sessions[i].Edge)
-	} else if len(h.Sessions) > 0 {
+	} else if h.Connected > 0 {
 		r.blocks(EdgeAway, "The edge of the client does not answer: it is dead, or cut off from NATS.")
 	} else {
 		r.blocks(ClientUnknown, "The client is not connected to the space: no edge has a session of it.")
