@@ -100,9 +100,10 @@ var rules = map[string][]string{
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
-	"internal/inspect":   {"subject"}, // pure
-	"internal/turn":      {},          // for shells
-	"internal/turn/heap": {},          // pure
+	"internal/inspect":     {"subject"}, // pure
+	"internal/inspect/ask": {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
+	"internal/turn":        {}, // for shells
+	"internal/turn/heap":   {}, // pure
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},

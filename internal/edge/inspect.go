@@ -232,7 +232,7 @@ func (i *inspector) explain(reply, space string, q inspect.Query, found []*inspe
 
 // metric returns the metric of requests of people.
 func (i *inspector) metric() telemetry.Metric {
-	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.inspect.", Read: func() inspect.LimiterCounts {
+	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.edge.inspect.", Read: func() inspect.LimiterCounts {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		return i.limiter.Counts

@@ -217,3 +217,11 @@ type WhyAnswer struct {
 	Facts   *Facts   `json:"facts,omitempty"`
 	Reasons []Reason `json:"reasons,omitempty"` // what follows from the facts of this edge alone
 }
+
+// Code returns the code of the problem, or nothing.
+func (h Head) Code() string {
+	if h.Error == nil {
+		return ""
+	}
+	return h.Error.Code
+}

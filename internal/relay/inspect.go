@@ -229,7 +229,7 @@ func (i *inspector) holderFacts(sp *space, o *ownership, q inspect.Query) *inspe
 
 // metric returns the metric of requests of people.
 func (i *inspector) metric() telemetry.Metric {
-	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.inspect.", Read: func() inspect.LimiterCounts {
+	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.relay.inspect.", Read: func() inspect.LimiterCounts {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		return i.limiter.Counts
