@@ -242,11 +242,10 @@ func prose(c *whyCommand, f *inspect.Facts, reasons []inspect.Reason) string {
 	if f.Edge != nil {
 		who += " (edge " + f.Edge.Edge + ")"
 	}
-	first := slices.IndexFunc(reasons, func(r inspect.Reason) bool { return r.Blocks })
-	if first < 0 {
-		fmt.Fprintf(&b, "%s has the newest values of %s.\n\n", who, c.Key)
+	if slices.ContainsFunc(reasons, func(r inspect.Reason) bool { return r.Blocks }) {
+		fmt.Fprintf(&b, "%s does not have the newest values of %s, because of what ! marks:\n\n", who, c.Key)
 	} else {
-		fmt.Fprintf(&b, "%s does not have the newest values of %s. %s\n\n", who, c.Key, reasons[first].Text)
+		fmt.Fprintf(&b, "%s has the newest values of %s:\n\n", who, c.Key)
 	}
 	for _, r := range reasons {
 		mark := " "

@@ -33,8 +33,7 @@ func (f *NATSFlags) AfterApply(ctx *kong.Context) error {
 				return true
 			}
 		}
-		_, set := os.LookupEnv("DNP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-		return set
+		return os.Getenv("DNP_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))) != ""
 	}
 	if said("nats-url") {
 		if f.Context != "" {

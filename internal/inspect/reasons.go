@@ -196,9 +196,9 @@ func (r *reasons) audience(s *StateFacts) bool {
 	case len(s.Groups) == 0:
 		r.blocks(NotInAudience, "The audience of the state names other clients, and no group.")
 	case len(s.Member) == 0:
-		r.blocks(NotInAudience, "The audience of the state needs group %s; the client is in no group.", quoted(s.Groups))
+		r.blocks(NotInAudience, "The audience of the state needs group %s; the client is in no group.", strings.Join(s.Groups, " or "))
 	default:
-		r.blocks(NotInAudience, "The audience of the state needs group %s; the client is in %s only.", quoted(s.Groups), quoted(s.Member))
+		r.blocks(NotInAudience, "The audience of the state needs group %s; the client is in %s only.", strings.Join(s.Groups, " or "), quoted(s.Member))
 	}
 	return s.Included
 }

@@ -131,9 +131,10 @@ func (c *scan) next(left *int, look func(*Session)) (more bool) {
 // The work of one step, so that the turn of a worker takes no longer than 0.2 ms for it, in units
 // of a link that is counted (BenchmarkInquiry, BenchmarkListing).
 const (
-	stepCost    = 16_384
-	sessionCost = 32 // to compare the name of a client
-	entryCost   = 64 // to describe a client, besides its links
+	stepCost    = 12_288
+	sessionCost = 32  // to compare the name of a client
+	offerCost   = 300 // to give a client to a page
+	entryCost   = 400 // to describe a client, besides its links
 )
 
 func (s *space) facts(now time.Time, session *Session, key string) *inspect.EdgeFacts {
@@ -271,7 +272,11 @@ func (s *Spaces) List(name string, q inspect.Query, describe func(c *inspect.Cli
 func (l *Listing) Step(now time.Time) (done bool) {
 	left := stepCost
 	if l.chosen == nil {
-		if l.next(&left, func(s *Session) { l.page.Offer(inspect.ClientName(s.Claims.Client, s.ID), s) }) {
+		more := l.next(&left, func(s *Session) {
+			left -= offerCost
+			l.page.Offer(inspect.ClientName(s.Claims.Client, s.ID), s)
+		})
+		if more {
 			return false
 		}
 		l.chosen, l.list.Next = l.page.Values(), l.page.Next()
