@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,5 +136,33 @@ func TestLook(t *testing.T) {
 	}
 	if a := askAll[inspect.SpacesAnswer](w, w.subjects.Spaces(), inspect.Query{Max: -1}); len(a) != 1 || a[0].Error == nil || a[0].Error.Code != "bad_request" {
 		t.Errorf("a malformed request: %+v, want bad_request", a)
+	}
+}
+
+// TestLookFlood asks far more often than nodes answer: the answers are bounded, and the client has its values in time.
+func TestLookFlood(t *testing.T) {
+	w, e := newWorldWithEdge(t, nil)
+	w.mustPublish("s", towerPut)
+	p := w.join(e, dnptest.Cpp(), dnptest.App{})
+	w.within(time.Second, "the client is linked", func() bool { return p.has("T", 0, f32(93.5)) })
+	answers, busy := 0, 0
+	w.on("_INBOX.flood", func(m bus.Msg) {
+		if answers++; strings.Contains(string(m.Data), `"code":"busy"`) {
+			busy++
+		}
+	})
+	body := fmt.Appendf(nil, `{"client":%q,"key":"tower"}`, p.name)
+	for range 2000 {
+		for _, subject := range []string{w.subjects.Why("s"), w.subjects.Clients("s"), w.subjects.Nodes(), w.subjects.Spaces()} {
+			if err := w.game.Publish(bus.Msg{Subject: subject, Reply: "_INBOX.flood", Data: body}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.mustPublish("s", `{"op":"set","key":"tower","values":{"hp":1}}`)
+	w.within(time.Second, "the client sees a change during the flood", func() bool { return p.has("T", 0, f32(1)) })
+	w.net.Run(time.Second)
+	if answers < 100 || answers > 2000 || busy == 0 {
+		t.Errorf("%d answers, %d of them busy, to 8,000 requests, want that both nodes answer a burst and say that they are busy", answers, busy)
 	}
 }
