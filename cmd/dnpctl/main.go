@@ -20,6 +20,7 @@
 //	dnpctl top --once                              show the busiest spaces and clients
 //	dnpctl context add prod --nats tls://nats:4222 remember a deployment by a name
 //	dnpctl completion bash                         print a script with which a shell completes commands
+//	dnpctl console                                 serve a page that shows all of it
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
@@ -49,6 +50,7 @@ type commands struct {
 	Who        whoCommand         `cmd:"" help:"List the clients of a space."`
 	Events     eventsCommand      `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
 	Tap        tapCommand         `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin."`
+	Console    consoleCommand     `cmd:"" help:"Serve a page that shows the world, states, clients, nodes and events of a deployment, and why a client has what it has. Needs the NATS user observer or admin."`
 	Check      checkCommand       `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it."`
 	Conform    conformCommand     `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
 	Spaces     spacesCommand      `cmd:"" help:"List the spaces of a deployment, and which relay holds each. Needs the NATS user observer or admin, as nodes, clients, why and top do."`
