@@ -7,5 +7,5 @@
 // The page comes from the folder console at the root of the repository; the files in assets are what
 // `make console` builds from it. The server gives it the answers of nodes to the requests of package inspect,
 // and a copy of one space, which it follows as an edge does. So the page shows every state, whatever its
-// audience, and nobody sees a client more.
+// audience, and adds no client to the space.
 package console
