@@ -22,7 +22,7 @@ const (
 
 // live serves the frames of one space as messages of a WebSocket.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
-	space, ok := space(w, r)
+	space, ok := spaceOf(w, r)
 	if !ok {
 		return
 	}

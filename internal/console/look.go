@@ -1,106 +1,34 @@
 package console
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
-	"time"
 
-	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
-// How long to wait for answers of nodes, whose number is not known, and how many to take.
-const (
-	answerPause = 300 * time.Millisecond // behind the last one
-	answerWait  = time.Second
-	answersMax  = 1000
-)
+// pageOf returns which page of a list a request wants.
+func pageOf(r *http.Request) inspect.Query {
+	most, err := strconv.Atoi(r.URL.Query().Get("max"))
+	if err != nil || most <= 0 {
+		most = inspect.PageDefault
+	}
+	return inspect.Query{After: r.URL.Query().Get("after"), Max: min(most, inspect.PageMax)}
+}
 
-// gather asks all nodes and returns their answers, in the order in which they came.
-func (s *Server) gather(ctx context.Context, to string, q inspect.Query) ([]json.RawMessage, error) {
-	body, err := json.Marshal(q)
+// tell answers with what nodes said, or with the reason why they did not.
+func tell(w http.ResponseWriter, v any, err error) {
 	if err != nil {
-		return nil, err
+		problem(w, http.StatusBadGateway, "no_answer", err.Error())
+		return
 	}
-	inbox := s.newInbox()
-	came := make(chan bus.Msg, answersMax)
-	end, err := s.cfg.Bus.Subscribe(inbox, func(m bus.Msg) {
-		select {
-		case came <- m:
-		default: // there are enough
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	if err := s.cfg.Bus.Publish(bus.Msg{Subject: to, Reply: inbox, Data: body}); err != nil {
-		return nil, err
-	}
-	var all []json.RawMessage
-	over := time.NewTimer(answerWait)
-	defer over.Stop()
-	pause := time.NewTimer(answerWait)
-	defer pause.Stop()
-	for len(all) < answersMax {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-over.C:
-			return all, nil
-		case <-pause.C:
-			return all, nil
-		case m := <-came:
-			if m.NoResponders() {
-				return all, nil
-			}
-			all = append(all, m.Data)
-			pause.Reset(answerPause)
-		}
-	}
-	return all, nil
-}
-
-// asked returns the answers of all nodes as values; those that say an error, or are no JSON, are left out.
-func asked[T any](s *Server, r *http.Request, to string, q inspect.Query) (list []T, err error) {
-	all, err := s.gather(r.Context(), to, q)
-	for _, data := range all {
-		var head inspect.Head
-		var v T
-		if json.Unmarshal(data, &head) == nil && head.Error == nil && json.Unmarshal(data, &v) == nil {
-			list = append(list, v)
-		}
-	}
-	return list, err
-}
-
-// page returns which page of a list a request wants.
-func page(r *http.Request) inspect.Query {
-	most, _ := strconv.Atoi(r.URL.Query().Get("max")) // 0 is the usual number
-	return inspect.Query{After: r.URL.Query().Get("after"), Max: min(max(0, most), inspect.PageMax)}
-}
-
-func unreachable(w http.ResponseWriter, err error) {
-	problem(w, http.StatusBadGateway, "no_answer", "NATS: "+err.Error())
+	answer(w, v)
 }
 
 func (s *Server) spaces(w http.ResponseWriter, r *http.Request) {
-	q := page(r)
-	answers, err := asked[inspect.SpacesAnswer](s, r, s.cfg.Subjects.Spaces(), q)
-	if err != nil {
-		unreachable(w, err)
-		return
-	}
-	var pages []inspect.List[inspect.Space]
-	for _, a := range answers {
-		pages = append(pages, a.List)
-	}
-	answer(w, inspect.MergePages(pages, (*inspect.Space).Name))
+	page, err := s.asker.SpacesPage(r.Context(), pageOf(r))
+	tell(w, page, err)
 }
 
 // A node is what the page shows of a node. One that only gossip knows is Missing.
@@ -112,76 +40,47 @@ type node struct {
 }
 
 func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
-	answers, err := asked[inspect.NodesAnswer](s, r, s.cfg.Subjects.Nodes(), inspect.Query{Max: inspect.PageMax})
-	if err != nil {
-		unreachable(w, err)
-		return
-	}
-	list := []node{}
-	heard := make(map[[2]string]bool) // role, node
+	answers, missing, err := s.asker.Nodes(r.Context())
+	list := inspect.List[node]{Entries: []node{}}
 	for _, a := range answers {
-		if a.NodeFacts != nil {
-			heard[[2]string{a.Role, a.Node}] = true
-			list = append(list, node{Node: a.Node, Role: a.Role, NodeFacts: a.NodeFacts})
-		}
+		list.Entries = append(list.Entries, node{Node: a.Node, Role: a.Role, NodeFacts: a.NodeFacts})
 	}
-	for _, a := range answers {
-		for _, m := range a.Entries {
-			if k := [2]string{m.Role, m.Node}; !heard[k] {
-				heard[k] = true
-				list = append(list, node{Node: m.Node, Role: m.Role, Missing: true})
-			}
-		}
+	for _, m := range missing {
+		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Missing: true})
 	}
-	slices.SortFunc(list, func(a, b node) int { return cmp.Or(cmp.Compare(b.Role, a.Role), cmp.Compare(a.Node, b.Node)) })
-	answer(w, inspect.List[node]{Entries: list})
+	tell(w, list, err)
 }
 
-// space returns the space that a request is about, or answers that it is none.
-func space(w http.ResponseWriter, r *http.Request) (name string, ok bool) {
-	name = r.URL.Query().Get("space")
-	if ok = subject.ValidToken(name); !ok {
+// spaceOf returns the space that a request is about, or answers that it is none.
+func spaceOf(w http.ResponseWriter, r *http.Request) (space string, ok bool) {
+	space = r.URL.Query().Get("space")
+	if ok = subject.ValidToken(space); !ok {
 		problem(w, http.StatusBadRequest, "bad_request", "want a space: 1 to 64 letters, digits, _ or -")
 	}
-	return name, ok
+	return space, ok
 }
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
-	space, ok := space(w, r)
-	if !ok {
-		return
+	if space, ok := spaceOf(w, r); ok {
+		page, err := s.asker.ClientsPage(r.Context(), space, pageOf(r))
+		tell(w, page, err)
 	}
-	answers, err := asked[inspect.ClientsAnswer](s, r, s.cfg.Subjects.Clients(space), page(r))
-	if err != nil {
-		unreachable(w, err)
-		return
-	}
-	var pages []inspect.List[inspect.Client]
-	for _, a := range answers {
-		pages = append(pages, a.List)
-	}
-	answer(w, inspect.MergePages(pages, (*inspect.Client).Name))
 }
 
 func (s *Server) why(w http.ResponseWriter, r *http.Request) {
-	space, ok := space(w, r)
+	space, ok := spaceOf(w, r)
 	if !ok {
 		return
 	}
-	q := inspect.Query{Client: r.URL.Query().Get("client"), Key: r.URL.Query().Get("key")}
-	if !subject.ValidToken(q.Client) || !subject.ValidKey(q.Key) {
+	client, key := r.URL.Query().Get("client"), r.URL.Query().Get("key")
+	if !subject.ValidToken(client) || !subject.ValidKey(key) {
 		problem(w, http.StatusBadRequest, "bad_request", "want a client and the key of a state")
 		return
 	}
-	answers, err := asked[inspect.WhyAnswer](s, r, s.cfg.Subjects.Why(space), q)
+	facts, err := s.asker.Why(r.Context(), space, client, key)
 	if err != nil {
-		unreachable(w, err)
+		tell(w, nil, err)
 		return
 	}
-	var facts []*inspect.Facts
-	for _, a := range answers {
-		facts = append(facts, a.Facts)
-	}
-	all := inspect.Merge(facts)
-	answer(w, inspect.WhyAnswer{Space: space, Client: q.Client, Key: q.Key, Facts: all, Reasons: inspect.Reasons(all)})
+	answer(w, inspect.WhyAnswer{Space: space, Client: client, Key: key, Facts: facts, Reasons: inspect.Reasons(facts)})
 }

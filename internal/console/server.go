@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/internal/inspect/ask"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -34,7 +36,7 @@ const (
 
 // A Config says what a Server shows.
 type Config struct {
-	Bus      bus.Bus
+	Bus      *natsbus.Bus
 	Subjects subject.Names
 	Shards   int
 
@@ -47,6 +49,7 @@ type Config struct {
 // A Server serves the page and what it asks for. It is an http.Handler.
 type Server struct {
 	cfg   Config
+	asker ask.Asker
 	log   *slog.Logger
 	mux   *http.ServeMux
 	pages chan struct{} // one for each page that follows a space
@@ -58,7 +61,7 @@ func New(cfg Config) *Server {
 	if err != nil {
 		panic(err) // the folder is part of the program
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
+	s := &Server{cfg: cfg, asker: ask.Asker{Conn: cfg.Bus.Conn(), Subjects: cfg.Subjects}, log: cfg.Log, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -97,6 +97,12 @@ func Cut[T any](l List[T], most int, name func(*T) string) List[T] {
 	return l
 }
 
+// Page returns the page of an answer.
+func (a SpacesAnswer) Page() List[Space] { return a.List }
+
+// Page returns the page of an answer.
+func (a ClientsAnswer) Page() List[Client] { return a.List }
+
 // Name returns the name of a space in its list.
 func (s *Space) Name() string { return s.Space }
 

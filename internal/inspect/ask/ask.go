@@ -128,15 +128,10 @@ func (a *Asker) refused(before error, subject string) error {
 func pages[T any, A answer](ctx context.Context, a *Asker, subject string, of func(A) inspect.List[T], name func(*T) string) (all []T, err error) {
 	q := inspect.Query{Max: inspect.PageMax}
 	for range pagesMax {
-		answers, err := ask(ctx, a, subject, q, func([]A) bool { return false })
+		page, err := page(ctx, a, subject, q, of, name)
 		if err != nil {
 			return nil, err
 		}
-		var lists []inspect.List[T]
-		for _, x := range answers {
-			lists = append(lists, of(x))
-		}
-		page := inspect.MergePages(lists, name)
 		all = append(all, page.Entries...)
 		if page.Next == "" {
 			return all, nil
@@ -146,14 +141,34 @@ func pages[T any, A answer](ctx context.Context, a *Asker, subject string, of fu
 	return all, nil
 }
 
+// page asks for one page of a list.
+func page[T any, A answer](ctx context.Context, a *Asker, subject string, q inspect.Query, of func(A) inspect.List[T], name func(*T) string) (inspect.List[T], error) {
+	answers, err := ask(ctx, a, subject, q, func([]A) bool { return false })
+	var lists []inspect.List[T]
+	for _, x := range answers {
+		lists = append(lists, of(x))
+	}
+	return inspect.MergePages(lists, name), err
+}
+
 // Spaces returns all spaces, in the order of their names.
 func (a *Asker) Spaces(ctx context.Context) ([]inspect.Space, error) {
-	return pages(ctx, a, a.Subjects.Spaces(), func(x inspect.SpacesAnswer) inspect.List[inspect.Space] { return x.List }, (*inspect.Space).Name)
+	return pages(ctx, a, a.Subjects.Spaces(), inspect.SpacesAnswer.Page, (*inspect.Space).Name)
+}
+
+// SpacesPage returns one page of the spaces.
+func (a *Asker) SpacesPage(ctx context.Context, q inspect.Query) (inspect.List[inspect.Space], error) {
+	return page(ctx, a, a.Subjects.Spaces(), q, inspect.SpacesAnswer.Page, (*inspect.Space).Name)
 }
 
 // Clients returns all clients of a space, in the order of their names.
 func (a *Asker) Clients(ctx context.Context, space string) ([]inspect.Client, error) {
-	return pages(ctx, a, a.Subjects.Clients(space), func(x inspect.ClientsAnswer) inspect.List[inspect.Client] { return x.List }, (*inspect.Client).Name)
+	return pages(ctx, a, a.Subjects.Clients(space), inspect.ClientsAnswer.Page, (*inspect.Client).Name)
+}
+
+// ClientsPage returns one page of the clients of a space.
+func (a *Asker) ClientsPage(ctx context.Context, space string, q inspect.Query) (inspect.List[inspect.Client], error) {
+	return page(ctx, a, a.Subjects.Clients(space), q, inspect.ClientsAnswer.Page, (*inspect.Client).Name)
 }
 
 // Nodes returns the nodes that answer, relays first, and those that only gossip knows.
