@@ -76,6 +76,10 @@ func (f *feed) Removed(s *replication.State) {
 
 func (f *feed) Groups(client string, groups []string) { f.groups[client] = slices.Clone(groups) }
 
+// Interest and Eyes tell what the page does not show.
+func (f *feed) Interest(string, *replication.Interest) {}
+func (f *feed) Eyes(string)                            {}
+
 // event adds an event of the space.
 func (f *feed) event(data []byte) {
 	if len(data) > eventMax || !json.Valid(data) {
