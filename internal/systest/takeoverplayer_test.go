@@ -348,7 +348,7 @@ func (p *takeoverPlayer) judgeOwn() {
 	}
 	p.write(4711)
 	w.net.Run(2 * time.Second)
-	got := w.ask(w.subjects.Get("s", fmt.Sprintf("client.%s.%d", p.name, p.own.ID)), "{}")
+	got := w.ask(w.subjects.Get("s", p.ownKey()), "{}")
 	if !strings.Contains(got, "4711") {
 		w.failf("player %d wrote 4711 to its own state, the holder has %s", p.index, got)
 	}
