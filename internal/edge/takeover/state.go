@@ -211,7 +211,7 @@ func (b *base) revalidateAll() {
 	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
 		s := b.byName[name]
 		b.revalidate(s)
-		s.search.silent = s.search.silent || s.stays() // a balancer may have moved the flow meanwhile
+		s.search.silent = s.search.silent || s.stays() || s.adopting() // a balancer may have moved the flow meanwhile
 	}
 }
 
@@ -308,12 +308,14 @@ func (b *base) detour(s *Session, change func()) {
 }
 
 // inferPath sets the return path to the client of a session that is taken over to the one by
-// which its datagrams came, if any did.
+// which its datagrams came, if any did. A path from before is a guess: the table may have it from a
+// session that this edge lost, and the balancer has chosen another edge since.
 func (b *base) inferPath(s *Session) {
 	if x := b.orphans.byAddr[s.client]; x != nil {
 		b.setPath(s, Path{Edge: x.list[len(x.list)-1].edge}) // of the newest
 	} else if p := b.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
 		b.setPath(s, Path{Edge: p.edge})
+		s.search.silent = true
 	}
 }
 
