@@ -273,11 +273,18 @@ func TestAnsweredBeforeTheStop(t *testing.T) {
 	first.play(c, time.Second)
 	w, stopped := first.workers[0], []([]byte)(nil)
 	deliver := first.fromClient
-	first.fromClient = func(_ netip.AddrPort, p []byte) { stopped = append(stopped, slices.Clone(p)) }
+	said := 0
+	first.fromClient = func(_ netip.AddrPort, p []byte) {
+		if said++; said <= 2 { // an acknowledgement, and the answer to the first of two questions
+			w.deliver(addr, "e2", p...)
+			return
+		}
+		stopped = append(stopped, slices.Clone(p))
+	}
 	w.t.ask(w.session(addr))
 	first.play(c, 50*time.Millisecond)
-	if len(stopped) == 0 {
-		t.Fatal("the client does not answer")
+	if len(stopped) < 2 {
+		t.Fatalf("the client says %x", stopped)
 	}
 	first.net.Run(stallMax + 10*time.Millisecond)
 	w.turn() // it learns that it was stopped

@@ -272,9 +272,11 @@ func (b *base) ask(s *Session) {
 	}
 }
 
-// confirm takes the answer of a client to a question, the datagram under way.
+// confirm takes the answer of a client to a question, the datagram under way. If a search is due and has not begun,
+// the question is one from before this edge was stopped, and the answer waited at its socket: the search begins all
+// the same.
 func (b *base) confirm(s *Session) {
-	ways := s.others.list
+	ways, due := s.others.list, s.search.silent && !s.search.searching()
 	switch {
 	case s.path == Path{Edge: b.came}:
 		b.detour(s, func() { s.others.list = nil; s.search.end() })
@@ -286,6 +288,7 @@ func (b *base) confirm(s *Session) {
 	default:
 		ways[len(ways)-1].answered = true
 	}
+	s.search.silent = s.search.silent || due
 }
 
 // setPath sets the return path to the client of a session.
