@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -37,9 +38,10 @@ type takeoverPlayer struct {
 
 	wire     *carriedWire // nil for a client that speaks UDP
 	commands takeoverCommands
-	own      *dnptest.Link // the state that the client offers
-	broken   time.Duration // since when its edge is dead; 0 if its edge lives
-	frozen   bool          // interrupted
+	own      *dnptest.Link   // the state that the client offers
+	wrote    []time.Duration // when the client wrote each value of it, which counts them
+	broken   time.Duration   // since when its edge is dead; 0 if its edge lives
+	frozen   bool            // interrupted
 }
 
 func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
@@ -58,6 +60,11 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 		App: dnptest.App{
 			Closed:  p.closed,
 			Message: p.message,
+			Updated: func(l *dnptest.Link, i int) {
+				if l == p.own {
+					p.undone(l.State.Value(i))
+				}
+			},
 			LinkDown: func(l *dnptest.Link) {
 				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate { // a question of an edge is no link of the game; the access of the gate changes
 					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
@@ -132,7 +139,7 @@ func (p *takeoverPlayer) begin() {
 	case 1:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
-			p.write(uint16(p.w.net.Rand().IntN(1000)))
+			p.writeNext()
 			return !p.w.healed
 		})
 	}
@@ -157,6 +164,28 @@ func (p *takeoverPlayer) write(v uint16) {
 	if p.own.Phase == dnptest.LinkIsUp {
 		p.Set(p.own, 0, u16(v))
 		p.w.net.Wake(p.addr)
+	}
+}
+
+// writeNext writes how often the client has written to its own state.
+func (p *takeoverPlayer) writeNext() {
+	p.wrote = append(p.wrote, p.w.net.Elapsed())
+	p.write(uint16(len(p.wrote) - 1))
+}
+
+// undoneMax is how old a value may be that an edge makes the newest one again: it may never have got what the client
+// wrote since, while no edge served the client.
+const undoneMax = 5 * time.Second
+
+// undone judges a value of the client's own state that comes from an edge.
+func (p *takeoverPlayer) undone(value []byte) {
+	w := p.w
+	i := int(binary.LittleEndian.Uint16(value))
+	if w.excused || w.healed || i+1 >= len(p.wrote) { // when all has healed, a last write may have been lost
+		return
+	}
+	if old := w.net.Elapsed() - p.wrote[i+1]; old > undoneMax {
+		w.failf("player %d gets back what it wrote to its own state as write %d of %d, %v after it wrote another", p.index, i, len(p.wrote), old)
 	}
 }
 
