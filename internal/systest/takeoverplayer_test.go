@@ -37,6 +37,7 @@ type takeoverPlayer struct {
 	last     int    // ordinal of the newest of these
 
 	wire     *carriedWire // nil for a client that speaks UDP
+	spoke    *carriedConn // the connection by which it said something last
 	commands takeoverCommands
 	own      *dnptest.Link   // the state that the client offers
 	wrote    []time.Duration // when the client wrote each value of it, which counts them
@@ -330,7 +331,7 @@ func (p *takeoverPlayer) judge() {
 		w.failf("the game sent %d messages, player %d got %d", p.told, p.index, p.got)
 	}
 	want := u16(w.value)
-	if p.wire != nil && !p.talks() && string(p.Value("T", 0)) != string(want) {
+	if p.wire != nil && p.spoke != p.wire.now && string(p.Value("T", 0)) != string(want) {
 		w.net.Run(takeoverProbe) // it said nothing on its new connection, so its edge has to ask
 	}
 	if string(p.Value("T", 0)) != string(want) {
