@@ -376,6 +376,14 @@ func (p *takeoverPlayer) judgeOwn() {
 		w.failf("player %d lost its own state", p.index)
 		return
 	}
+	if w.alone { // a value is no evidence of the client, for which the edge takes the session from one that it cannot reach
+		if err := p.Send(w.net.Now(), fmt.Appendf(nil, "c%d", p.said)); err != nil {
+			w.failf("player %d cannot send: %v", p.index, err)
+		}
+		p.said++
+		w.net.Wake(p.addr)
+		w.net.Run(2 * time.Second)
+	}
 	p.write(4711)
 	w.net.Run(2 * time.Second)
 	got := w.ask(w.subjects.Get("s", p.ownKey()), "{}")
