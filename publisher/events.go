@@ -371,6 +371,7 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 	case replication.EventLeft:
 		if ev.Reason != "replaced" { // by a newer session of the same client
 			delete(s.groups, ev.Client)
+			delete(s.eyes, ev.Client)
 		}
 	case replication.EventCommand:
 		out.Kind = KindCommandSent

@@ -11,7 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
-// An Op is one change: Put, Set, Remove, Audience or Group.
+// An Op is one change: Put, Set, Remove, Audience, Group, Interest or Eye.
 type Op interface {
 	name() string        // as errors name it: "set tower"
 	encode() (op, error) // as the payload has it
@@ -33,6 +33,9 @@ type Put struct {
 	Audience Who
 	Priority int      // 1 to 16; weight when a client's budget does not suffice; default 1
 	Details  []Detail // less precision or fewer updates for some; the first that matches counts
+	// Interest says from how far clients see the state: the name of an Interest, a *Distance of its own, or "" to take
+	// away the one that it has; nil leaves it. A relay of a release before it refuses that.
+	Interest any
 	Values   []Value
 
 	// TTL lets the state end with the game server: the relay removes it when nothing was published about it for
@@ -94,6 +97,39 @@ type Group struct {
 	Join, Leave []string
 }
 
+// Interest makes or changes an interest with a name, which many states can have. Without bands it removes the interest,
+// if no state has it.
+type Interest struct {
+	Name string
+	Distance
+}
+
+// A Distance says from how far clients see a state, and how well. It counts from the nearest eye of a client.
+type Distance struct {
+	At    string // the value that is the place of the state: a point or vector, by name or index in digits
+	Axes  string // between which distances are measured, as "xz"; default: all that the value has
+	Bands []Band // from near to far, at most 8
+
+	// Unlink ends the link of a client when the state is beyond all bands, with the farewell, so that a modified
+	// client cannot know more. Otherwise the link stays and sends nothing, which costs no LinkIds.
+	Unlink bool
+}
+
+// A Band is what clients get of a state within a distance.
+type Band struct {
+	Within    float64 `json:"within"`              // in the unit of the values
+	Precision float64 `json:"precision,omitempty"` // factor on the precisions, 1 to 1,000,000; 0 = 1
+	Rate      float64 `json:"rate,omitempty"`      // most changes a second; 0 = unlimited
+}
+
+// Eye says from where a client sees, for states with an interest: from the places of states and from points, at most 8
+// together, and the nearest counts. Without any it sees from nowhere. The relay forgets it when the client leaves.
+type Eye struct {
+	Client string
+	States []string // keys, perhaps with a value, as "player.alice#pos"
+	Points [][]float64
+}
+
 // Access says which clients may write a state. The zero value is none.
 type Access struct {
 	All     bool
@@ -119,6 +155,8 @@ func (o Set) name() string      { return "set " + o.Key }
 func (o Remove) name() string   { return "remove " + o.Key }
 func (o Audience) name() string { return "audience " + o.Key }
 func (o Group) name() string    { return "group " + o.Client }
+func (o Interest) name() string { return "interest " + o.Name }
+func (o Eye) name() string      { return "eye " + o.Client }
 
 // An Error is a change that this package or the relay refused.
 type Error struct {
@@ -136,6 +174,7 @@ type op struct {
 	put    *putJSON                   // of Put; apply gives it to the copy
 	values map[string]json.RawMessage // of Set
 	who    json.RawMessage            // of Audience
+	text   json.RawMessage            // of Interest and Eye
 	trace  trace
 	bound  *binding // of Put; nil if no Bound made it
 }
@@ -152,6 +191,7 @@ type putJSON struct {
 	Priority int             `json:"priority,omitempty"`
 	Details  []detailJSON    `json:"lod,omitempty"`
 	TTL      string          `json:"ttl,omitempty"`
+	Interest json.RawMessage `json:"interest,omitempty"`
 	Values   []valueJSON     `json:"values"`
 }
 
@@ -192,6 +232,23 @@ type clientJSON struct {
 	Leave  []string `json:"leave,omitempty"`
 }
 
+// A distanceJSON is the JSON form of Distance, and with Op and Name that of Interest.
+type distanceJSON struct {
+	Op     string `json:"op,omitempty"`
+	Name   string `json:"name,omitempty"`
+	At     string `json:"at,omitempty"`
+	Axes   string `json:"axes,omitempty"`
+	Bands  []Band `json:"bands"`
+	Beyond string `json:"beyond,omitempty"`
+}
+
+// An eyeJSON is the JSON form of Eye.
+type eyeJSON struct {
+	Op     string `json:"op"`
+	Client string `json:"client"`
+	At     []any  `json:"at"`
+}
+
 // append appends the put with its values, those that clients wrote last only if all is set. It is json.Marshal for the
 // form that a relay gets again for each state when it takes a space over; what is rare is left to that. The relay's
 // parser has accepted keys, names and types, which therefore need no escapes.
@@ -213,6 +270,9 @@ func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
 	}
 	if len(p.Details) > 0 {
 		b = append(append(b, `,"lod":`...), mustMarshal(p.Details)...)
+	}
+	if len(p.Interest) > 0 {
+		b = append(append(b, `,"interest":`...), p.Interest...)
 	}
 	if p.TTL != "" {
 		b = append(append(append(b, `,"ttl":"`...), p.TTL...), '"')
@@ -306,8 +366,11 @@ func (o Put) encode() (op, error) {
 	for _, d := range o.Details {
 		form.Details = append(form.Details, detailJSON(d))
 	}
+	var err error
+	if form.Interest, err = o.interest(); err != nil {
+		return op{}, err
+	}
 	for i, v := range o.Values {
-		var err error
 		if form.Values[i], err = v.json(); err != nil {
 			return op{}, opError(o, replication.CodeTypeMismatch, "value %s: %v", valueName(v.Name, i), err)
 		}
@@ -368,6 +431,60 @@ func (o Audience) encode() (op, error) {
 }
 
 func (o Group) encode() (op, error) { return parse(o, clientJSON{"group", o.Client, o.Join, o.Leave}) }
+
+// interest returns the JSON form of the interest of a put.
+func (o Put) interest() (json.RawMessage, error) {
+	switch x := o.Interest.(type) {
+	case nil:
+		return nil, nil // a relay of the release before interests accepts that
+	case string:
+		if x == "" {
+			return json.RawMessage("null"), nil
+		}
+		return mustMarshal(x), nil
+	case *Distance:
+		text, err := json.Marshal(x.json())
+		if err != nil {
+			return nil, opError(o, replication.CodeBadRequest, "interest: %v", err)
+		}
+		return text, nil
+	}
+	return nil, opError(o, replication.CodeBadRequest, "interest: %T is neither a name nor a *Distance", o.Interest)
+}
+
+func (d *Distance) json() distanceJSON {
+	form := distanceJSON{At: d.At, Axes: d.Axes, Bands: append([]Band{}, d.Bands...)}
+	if d.Unlink {
+		form.Beyond = "unlink"
+	}
+	return form
+}
+
+func (o Interest) encode() (op, error) {
+	form := o.Distance.json()
+	form.Op, form.Name = "interest", o.Name
+	return encodeText(o, form)
+}
+
+func (o Eye) encode() (op, error) {
+	form := eyeJSON{Op: "eye", Client: o.Client}
+	for _, key := range o.States {
+		form.At = append(form.At, key)
+	}
+	for _, p := range o.Points {
+		form.At = append(form.At, p)
+	}
+	return encodeText(o, form)
+}
+
+// encodeText encodes an op that the copy keeps in its JSON form.
+func encodeText(o Op, form any) (op, error) {
+	e, err := parse(o, form)
+	if err == nil {
+		e.text = mustMarshal(form)
+	}
+	return e, err
+}
 
 // encodeValue writes a Go value as JSON: base64 for []byte, numbers without loss.
 func encodeValue(v any) (json.RawMessage, error) {

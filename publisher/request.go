@@ -18,7 +18,7 @@ import (
 )
 
 // A topic is what a pending op is about: a state, the audience of a state that another
-// program put, or the groups of a client.
+// program put, the groups or the eyes of a client, or an interest.
 type topic struct {
 	kind topicKind
 	name string
@@ -30,7 +30,12 @@ const (
 	topicState topicKind = iota
 	topicAudience
 	topicGroups
+	topicInterest
+	topicEyes
 )
+
+// ofState reports whether the topic is about a state.
+func (t topic) ofState() bool { return t.kind == topicState || t.kind == topicAudience }
 
 // A pendingOp names something about a topic that no relay has accepted yet. It has no
 // values: the Space writes them from its copy whenever it sends the op, so that a repeated
@@ -337,7 +342,7 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 		p.tries++
 		code := err.Code
 		st := s.states[p.topic.name]
-		ours := p.topic.kind != topicGroups && st != nil && st.put != nil
+		ours := p.topic.ofState() && st != nil && st.put != nil
 		switch {
 		case code == replication.CodeBusy:
 			again = append(again, p)
@@ -350,7 +355,7 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 			// The relay lost the state, or has an older form of it; or it was removed, and put again meanwhile.
 			p.topic.kind, p.put, p.fresh = topicState, true, true
 			again = append(again, p)
-		case code == replication.CodeUnknownClient && p.topic.kind == topicGroups: // the relay has yet to hear of the client
+		case code == replication.CodeUnknownClient && (p.topic.kind == topicGroups || p.topic.kind == topicEyes): // the relay has yet to hear of the client
 			s.delayed = append(s.delayed, delayedOp{now.Add(s.p.cfg.Retry), p})
 		default:
 			s.refuse(p, code, err.Message)
@@ -387,7 +392,9 @@ func (s *Space) accept(p *pendingOp, pos Position) {
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
 		s.forgetLeft(name)
-	} else if st := s.states[name]; st != nil {
+	} else if p.topic.kind == topicInterest && s.interests[name].gone && !s.pending(p.topic) {
+		delete(s.interests, name)
+	} else if st := s.states[name]; p.topic.ofState() && st != nil {
 		st.accepted = st.accepted || p.put
 		s.forgetForeign(name)
 	}
@@ -414,6 +421,12 @@ func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 		if code == replication.CodeUnknownClient {
 			delete(s.groups, name)
 		}
+	case p.topic.kind == topicEyes:
+		if code == replication.CodeUnknownClient {
+			delete(s.eyes, name)
+		}
+	case p.topic.kind == topicInterest:
+		delete(s.interests, name)
 	case st != nil && st.put != nil && p.put && !st.accepted: // no relay ever had the state
 		st.bound.end()
 		delete(s.states, name)

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ type Space struct {
 
 func newSpace(p *Publisher, name string) *Space {
 	s := &Space{
-		p: p, name: name, wake: make(chan struct{}, 1), copied: copied{states: map[string]*state{}, groups: map[string]map[string]bool{}},
+		p: p, name: name, wake: make(chan struct{}, 1), copied: copied{states: map[string]*state{}, groups: map[string]map[string]bool{}, interests: map[string]namedInterest{}, eyes: map[string]json.RawMessage{}},
 		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
 	}
 	s.ctx, s.stop = context.WithCancel(p.ctx)

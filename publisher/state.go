@@ -23,6 +23,15 @@ type copied struct {
 	states  map[string]*state
 	removed []string                   // keys, in the order of their removal
 	groups  map[string]map[string]bool // of clients: true = join, false = leave
+
+	interests map[string]namedInterest
+	eyes      map[string]json.RawMessage // of clients
+}
+
+// A namedInterest is an interest as the relay was told, or is to be.
+type namedInterest struct {
+	text json.RawMessage
+	gone bool
 }
 
 // A state is the copy of one state. The mu of the Space is of it.
@@ -171,6 +180,16 @@ func (s *Space) check(list []op) error {
 				return opError(o, replication.CodeTooLarge, "more than %d clients", s.p.cfg.StatesMax)
 			}
 			continue
+		case Eye:
+			if s.eyes[o.Client] == nil && len(s.eyes) >= s.p.cfg.StatesMax {
+				return opError(o, replication.CodeTooLarge, "more than %d clients", s.p.cfg.StatesMax)
+			}
+			continue
+		case Interest:
+			if _, known := s.interests[o.Name]; !known && len(s.interests) >= replication.InterestsMax {
+				return opError(o, replication.CodeTooLarge, "more than %d interests", replication.InterestsMax)
+			}
+			continue
 		case Remove:
 			continue
 		}
@@ -192,6 +211,9 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 		st := newState(e)
 		if old := s.states[o.Key]; old != nil {
 			st.accepted = old.accepted
+			if old.put != nil && st.put.Interest == nil {
+				st.put.Interest = old.put.Interest // as the relay leaves it
+			}
 			if st.put.TTL == "" && old.put != nil && old.put.TTL != "" {
 				st.put.TTL = "0s" // without it the relay would keep the time to live
 			}
@@ -217,6 +239,12 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 	case Group:
 		p.topic = topic{topicGroups, o.Client}
 		s.group(o)
+	case Interest:
+		p.topic = topic{topicInterest, o.Name}
+		s.interests[o.Name] = namedInterest{e.text, len(o.Bands) == 0}
+	case Eye:
+		p.topic = topic{topicEyes, o.Client}
+		s.eyes[o.Client] = e.text
 	}
 	p.addWaiter(w)
 	s.out.push(p)
@@ -268,6 +296,7 @@ func (s *Space) clear(time.Time) error {
 		st.bound.end()
 	}
 	clear(s.states)
+	clear(s.interests)
 	s.removed, s.asserting, s.lives = nil, nil, lives{}
 	return nil
 }
@@ -298,6 +327,12 @@ func (s *Space) written(ev eventJSON) {
 // A copy may be large, so that run makes it pending in parts: a Post between them does not wait for all of it.
 func (s *Space) reassert() {
 	s.asserting = slices.AppendSeq(s.asserting[:0], maps.Keys(s.states))
+	for name := range s.interests { // before the states that have them
+		s.out.push(&pendingOp{topic: topic{topicInterest, name}, verb: "interest"})
+	}
+	for client := range s.eyes {
+		s.out.push(&pendingOp{topic: topic{topicEyes, client}, verb: "eye"})
+	}
 	for client := range s.groups {
 		s.out.push(&pendingOp{topic: topic{topicGroups, client}, verb: "group"})
 	}
@@ -336,6 +371,12 @@ func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
 		return appendGroups(b, name, s.groups[name])
+	}
+	if p.topic.kind == topicInterest {
+		return append(b, s.interests[name].text...)
+	}
+	if p.topic.kind == topicEyes {
+		return append(b, s.eyes[name]...)
 	}
 	st := s.states[name]
 	switch {

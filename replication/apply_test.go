@@ -79,6 +79,8 @@ func (quiet) Changed(*State, netstate.Mask) {}
 func (quiet) Described(*State)              {}
 func (quiet) Removed(*State)                {}
 func (quiet) Groups(string, []string)       {}
+func (quiet) Interest(string, *Interest)    {}
+func (quiet) Eyes(string)                   {}
 
 // A batch costs one allocation: the message itself, which many receivers share.
 func TestEmitAllocatesTheBatch(t *testing.T) {

@@ -34,10 +34,11 @@ func (s *Store) Join(client, session string) {
 		s.clients[client] = &presence{}
 	}
 	s.clients[client].sessions++
+	s.records.everyEye()
 }
 
 // Leave notes that a session left the space. The Store removes the states that the session
-// made, and with the last session of a client its groups.
+// made, and with the last session of a client its groups and eyes.
 func (s *Store) Leave(client, session string) {
 	if s.sessions[session] != client || client == "" {
 		return
@@ -54,20 +55,33 @@ func (s *Store) Leave(client, session string) {
 		return
 	}
 	delete(s.clients, client)
-	if st := s.states.byKey[groupsKey(client)]; st != nil {
-		s.detach(st)
+	for _, key := range [...]string{groupsKey(client), eyesKey(client)} {
+		if st := s.states.byKey[key]; st != nil {
+			s.detach(st)
+		}
 	}
+	s.records.everyEye()
 }
 
-// ForgetAbsent removes the groups of clients without a session. A holder that restored the
+// Look returns whether the space has a state with a key, and how many sessions of a client.
+func (s *Store) Look(key, client string) (state bool, sessions int) {
+	if p := s.clients[client]; p != nil {
+		sessions = p.sessions
+	}
+	st := s.states.byKey[key]
+	return st != nil && !st.dead && !st.hidden, sessions
+}
+
+// ForgetAbsent removes the groups and eyes of clients without a session. A holder that restored the
 // space calls it once all edges have reported their sessions, because clients may have left
 // while the shard had no holder.
 func (s *Store) ForgetAbsent() {
 	for _, st := range s.states.all {
-		if client, ok := groupsClient(st.Desc.Key); ok && !st.dead && s.clients[client] == nil {
+		if client, ok := recordClient(st.Desc.Key); ok && !st.dead && s.clients[client] == nil {
 			s.detach(st)
 		}
 	}
+	s.records.everyEye()
 }
 
 // forget drops dead states from the list.
@@ -106,45 +120,20 @@ func (s *Store) group(op *Op) *Error {
 	if len(groups) > s.limits.Groups {
 		return Errorf(CodeTooLarge, "client %q would be in %d groups, at most %d are allowed", op.Client, len(groups), s.limits.Groups)
 	}
-	return s.setGroups(op.Client, groups)
+	if len(groups) == 0 {
+		return s.records.set(groupsKey(op.Client), nil)
+	}
+	return s.records.set(groupsKey(op.Client), appendNames(nil, groups))
 }
 
 // Groups returns the groups of a client.
 func (s *Store) Groups(client string) []string { return s.states.groups(client) }
 
-func (s *Store) setGroups(client string, groups []string) *Error {
-	st := s.states.byKey[groupsKey(client)]
-	if len(groups) == 0 {
-		if st != nil {
-			s.detach(st)
-		}
-		return nil
-	}
-	c := s.schemas.acquire([]ValueDef{{Type: wire.TypeData}}, valueMaxMax)
-	defer s.schemas.release(c)
-	s.edit.reset(1)
-	if err := s.edit.add(c, 0, Encoded{wire.TypeData, appendGroups(nil, groups)}); err != nil {
-		return err
-	}
-	if st != nil && st.schema.sameLayout(c) {
-		s.applyEdit(st, &s.edit)
-		return nil
-	}
-	return s.replace(st, Description{Key: groupsKey(client)}, c, nil)
-}
-
-// appendGroups appends the data value that holds the groups of a client: its length as uint16,
-// then
+// parseGroups returns the groups in a record, or none if it is malformed:
 //
 //	count uint8, count × {length uint8, bytes}
-func appendGroups(b []byte, groups []string) []byte {
-	return appendLong(b, appendNames(nil, groups))
-}
-
-// parseGroups returns the groups in a value, or none if the value is malformed.
-func parseGroups(value []byte) []string {
-	r := wire.NewReader(value)
-	r.Uint16()
+func parseGroups(record []byte) []string {
+	r := wire.NewReader(record)
 	groups := readNames(&r)
 	if _, err := finish(0, &r); err != nil {
 		return nil
@@ -215,7 +204,7 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 		s.stats.WritesStale++
 		return m.again(number)
 	}
-	if err := s.checkWrite(st, w); err != nil {
+	if err := st.checkWrite(&s.edit, w); err != nil {
 		s.sendRefused(now, st.refusedEvent(w, err.Code))
 		return WriteRefused
 	}
@@ -237,20 +226,20 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 
 // checkWrite reports why the client may not write these values. Without an error the edit is
 // ready to be applied.
-func (s *Store) checkWrite(st *stored, w *Write) *Error {
+func (st *stored) checkWrite(e *edit, w *Write) *Error {
 	if !st.Desc.Access.MayWrite(w.Client) {
 		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.Desc.Key)
 	}
-	s.edit.reset(len(st.schema.defs))
+	e.reset(len(st.schema.defs))
 	for _, v := range w.Values {
 		if v.Index < 0 || v.Index >= len(st.schema.defs) {
 			return Errorf(CodeBadRequest, "no value has index %d", v.Index)
 		}
-		if err := s.edit.add(st.schema, v.Index, Encoded{v.Type, v.Value}); err != nil {
+		if err := e.add(st.schema, v.Index, Encoded{v.Type, v.Value}); err != nil {
 			return err
 		}
 	}
-	return st.fits(&s.edit, st.Desc.Message)
+	return st.fits(e, st.Desc.Message)
 }
 
 // refusedEvent returns the event for a write that is refused as a whole.

@@ -68,6 +68,10 @@ type Description struct {
 	// client applies.
 	Details []Detail
 
+	// Interest is the name of the interest of the state; empty for none, and clients see the state wherever it is.
+	// Those who are told of Details apply them in place of what the bands say.
+	Interest string
+
 	// ValueMax is the most bytes of a string or data value, without its length. It is part of
 	// the description because it decides where views end.
 	ValueMax uint16
@@ -284,7 +288,7 @@ const (
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
 //	priority uint8
-//	details  as appendDetails
+//	details  as appendDetails; the interest is one of them, see interestPrefix
 //	message  {length uint16, bytes}
 //	farewell {length uint16, bytes}
 //	values   as appendDefs
@@ -309,7 +313,7 @@ func appendDescription(b []byte, d *Description) []byte {
 		b = appendMembers(b, d.Audience.Groups, d.Audience.Clients)
 	}
 	b = append(b, d.Priority)
-	b = appendDetails(b, d.Details)
+	b = appendDetails(b, d.wireDetails())
 	b = appendLong(b, d.Message)
 	return appendLong(b, d.Farewell)
 }
@@ -405,6 +409,7 @@ func parseDescribe(p []byte) (*Description, error) {
 	if r.Err() != nil || !d.sound() {
 		return nil, errMessage
 	}
+	d.takeInterest()
 	if err := d.readStored(&r, version); err != nil {
 		return nil, err
 	}

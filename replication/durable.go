@@ -118,6 +118,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 	}
 	s.states.insert(st)
 	s.expiries.restore(st)
+	s.records.use(st.Desc.Interest, 1)
 	return nil
 }
 

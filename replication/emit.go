@@ -15,6 +15,7 @@ const recordsMax = view.BatchMax - view.HeaderMax
 // emit turns all marks into batches and then releases the outputs that wait for them.
 // Removals come first, because later records may use the keys and RefIds that they free.
 func (s *Store) emit(now time.Time) {
+	s.records.dropUnused()
 	b := &s.batch
 	if b.pending() {
 		b.emitted = now

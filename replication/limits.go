@@ -78,8 +78,10 @@ const NameMax = 64
 
 // First tokens of keys that publishers cannot use.
 const (
-	groupsToken = "_groups" // states that hold the groups of a client and are hidden from clients
-	clientToken = "client"  // states that clients made
+	groupsToken   = "_groups"   // records with the groups of a client
+	interestToken = "_interest" // records with an interest
+	eyesToken     = "_eyes"     // records with the eyes of a client, or of all
+	clientToken   = "client"    // states that clients made
 )
 
 // ValidName reports whether s matches [A-Za-z_][A-Za-z0-9_]{0,63}. A name therefore never looks
@@ -96,9 +98,20 @@ func firstToken(key string) string {
 	return token
 }
 
-func groupsKey(client string) string { return groupsToken + "." + client }
+// reserved reports whether a key is that of a record.
+func reserved(key string) bool {
+	first := firstToken(key)
+	return first == groupsToken || first == interestToken || first == eyesToken
+}
 
-// groupsClient returns the client in the key of a state that holds groups.
-func groupsClient(key string) (client string, ok bool) {
-	return strings.CutPrefix(key, groupsToken+".")
+func groupsKey(client string) string { return groupsToken + "." + client }
+func eyesKey(client string) string   { return eyesToken + "." + client }
+func interestKey(name string) string { return interestToken + "." + name }
+
+// recordClient returns the client in the key of a record that a client has.
+func recordClient(key string) (client string, ok bool) {
+	if client, ok = strings.CutPrefix(key, groupsToken+"."); ok {
+		return client, true
+	}
+	return strings.CutPrefix(key, eyesToken+".")
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,10 +195,13 @@ type watcher struct {
 	copies map[uint64]*netstate.State
 	states map[uint64]*State
 	groups map[string][]string
+
+	interests map[string]*Interest
+	eyes      map[string]bool // clients about whom something was told
 }
 
 func newWatcher(t testing.TB) *watcher {
-	return &watcher{t, map[uint64]*netstate.State{}, map[uint64]*State{}, map[string][]string{}}
+	return &watcher{t, map[uint64]*netstate.State{}, map[uint64]*State{}, map[string][]string{}, map[string]*Interest{}, map[string]bool{}}
 }
 
 func (o *watcher) Added(s *State) {
@@ -238,6 +243,14 @@ func (o *watcher) Groups(client string, groups []string) {
 	}
 }
 
+func (o *watcher) Interest(name string, x *Interest) {
+	if o.interests[name] = x; x == nil {
+		delete(o.interests, name)
+	}
+}
+
+func (o *watcher) Eyes(client string) { o.eyes[client] = true }
+
 // equal fails unless the copy of the observer equals the replica.
 func (o *watcher) equal(r *Replica) {
 	o.Helper()
@@ -256,6 +269,20 @@ func (o *watcher) equal(r *Replica) {
 	}
 	if n != len(o.copies) {
 		o.Fatalf("the observer has %d states, the replica %d", len(o.copies), n)
+	}
+	for key := range r.states.byKey {
+		if name, ok := strings.CutPrefix(key, interestToken+"."); ok {
+			n--
+			if !reflect.DeepEqual(o.interests[name], r.Interest(name)) {
+				o.Fatalf("the observer has interest %q %+v, the replica %+v", name, o.interests[name], r.Interest(name))
+			}
+		}
+		if client, ok := strings.CutPrefix(key, eyesToken+"."); ok && !o.eyes[client] {
+			o.Fatalf("the observer was not told of the eyes of %q", client)
+		}
+	}
+	if n += len(o.interests) - len(o.copies); n != 0 {
+		o.Fatalf("the observer has %d interests more than the replica", n)
 	}
 	for c, groups := range o.groups {
 		if !slices.Equal(groups, r.Groups(c)) {

@@ -24,14 +24,20 @@ var modelClients = []string{"c0", "c1", "c2"}
 
 // A twin is the simplest possible space: a map from key to values as text.
 type twin struct {
-	states map[string][]string
-	groups map[string]string
-	ttl    map[string]time.Duration // of the states that have a time to live
-	until  map[string]time.Time     // when those end
+	states    map[string][]string
+	groups    map[string]string
+	eyes      map[string]string
+	interests map[string]string        // named ones
+	interest  map[string]string        // of states: a name, or what it says
+	ttl       map[string]time.Duration // of the states that have a time to live
+	until     map[string]time.Time     // when those end
 }
 
 func newTwin() twin {
-	return twin{map[string][]string{}, map[string]string{}, map[string]time.Duration{}, map[string]time.Time{}}
+	return twin{
+		map[string][]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{},
+		map[string]time.Duration{}, map[string]time.Time{},
+	}
 }
 
 // mention begins the time of a state again.
@@ -43,12 +49,15 @@ func (m *twin) mention(now time.Time, key string) {
 
 func (m *twin) remove(key string) {
 	delete(m.states, key)
+	delete(m.interest, key)
 	delete(m.ttl, key)
 	delete(m.until, key)
 }
 
 func (m *twin) clear() {
 	clear(m.states)
+	clear(m.interests)
+	clear(m.interest)
 	clear(m.ttl)
 	clear(m.until)
 }
@@ -67,13 +76,24 @@ func (m *twin) equal(t *world, s *Store) {
 	m.expire(t.now)
 	n := 0
 	for key, st := range s.states.byKey {
-		if client, ok := groupsClient(key); ok {
+		if client, ok := recordClient(key); ok {
 			if got := strings.Join(s.Groups(client), ","); got != m.groups[client] {
 				t.Fatalf("groups of %q are %q, want %q", client, got, m.groups[client])
 			}
+			if got := eyesText(s, client); got != m.eyes[client] {
+				t.Fatalf("eyes of %q are %q, want %q", client, got, m.eyes[client])
+			}
+		}
+		if name, ok := strings.CutPrefix(key, interestToken+"."); ok && !IsInline(name) && interestText(s, name) != m.interests[name] {
+			t.Fatalf("interest %q is %q, want %q", name, interestText(s, name), m.interests[name])
+		}
+		if reserved(key) {
 			continue
 		}
 		n++
+		if got := stateInterest(s, st); got != m.interest[key] {
+			t.Fatalf("the interest of %q is %q, want %q", key, got, m.interest[key])
+		}
 		for i, want := range m.states[key] {
 			got := string(st.Values.Value(i))
 			if st.IsNull(i) {
@@ -87,6 +107,23 @@ func (m *twin) equal(t *world, s *Store) {
 	if n != len(m.states) {
 		t.Fatalf("the store has %d states, the twin %d", n, len(m.states))
 	}
+}
+
+func eyesText(s *Store, client string) string {
+	if s.states.byKey[eyesKey(client)] == nil {
+		return ""
+	}
+	return fmt.Sprint(s.Eyes(client))
+}
+
+func interestText(s *Store, name string) string { return fmt.Sprintf("%+v", s.Interest(name)) }
+
+// stateInterest returns the name of the interest of a state, or what it says if only states have it.
+func stateInterest(s *Store, st *stored) string {
+	if IsInline(st.Desc.Interest) {
+		return interestText(s, st.Desc.Interest)
+	}
+	return st.Desc.Interest
 }
 
 // modelKinds are shapes of states. The third has two views by count, the last by size.
@@ -163,6 +200,10 @@ func (w *world) op() {
 		op, twin = w.group()
 	case n < 19 && w.rand.IntN(20) == 0:
 		op, twin = Op{Kind: OpClear}, w.twin.clear
+	case n < 19:
+		op, twin = w.nameInterest()
+	case n < 20 && w.rand.IntN(2) == 0:
+		op, twin = w.eye()
 	default:
 		return
 	}
@@ -220,16 +261,60 @@ func (w *world) put(key string) (Op, func()) {
 		op.Values = append(op.Values, PutValue{ValueDef: d, Value: l})
 		values[i] = text
 	}
+	told := ""
+	if op.HasInterest = true; defs[1].Name == "pos" {
+		op.Interest, op.InterestName, told = w.anyInterest()
+	}
 	if w.rand.IntN(4) == 0 {
 		op.HasTTL, op.TTL = true, time.Duration(w.rand.IntN(4))*time.Second
 	}
 	return op, func() {
-		w.twin.states[key] = values
+		w.twin.states[key], w.twin.interest[key] = values, told
 		if op.HasTTL {
 			delete(w.twin.until, key)
 			w.twin.ttl[key] = op.TTL
 		}
 	}
+}
+
+// anyInterest returns none, one with a name that the space has, or one of the state, and its form in the twin.
+func (w *world) anyInterest() (x *Interest, name, told string) {
+	switch name := fmt.Sprint("i", w.rand.IntN(3)); w.rand.IntN(3) {
+	case 0:
+		if w.twin.interests[name] != "" {
+			return nil, name, name
+		}
+	case 1:
+		x := w.randomInterest()
+		return x, "", fmt.Sprintf("%+v", x)
+	}
+	return nil, "", ""
+}
+
+func (w *world) randomInterest() *Interest {
+	return &Interest{At: "pos", Unlink: w.rand.IntN(2) == 0, Bands: []Band{{Within: float64(1 + w.rand.IntN(3))}, {Within: 100, Rate: 5}}}
+}
+
+// nameInterest makes, changes or removes a named interest. One that states have cannot be removed.
+func (w *world) nameInterest() (Op, func()) {
+	op := Op{Kind: OpInterest, InterestName: fmt.Sprint("i", w.rand.IntN(3))}
+	used := false
+	for _, name := range w.twin.interest {
+		used = used || name == op.InterestName
+	}
+	if !used && w.rand.IntN(3) == 0 {
+		return op, func() { delete(w.twin.interests, op.InterestName) }
+	}
+	op.Interest = w.randomInterest()
+	return op, func() { w.twin.interests[op.InterestName] = fmt.Sprintf("%+v", op.Interest) }
+}
+
+func (w *world) eye() (Op, func()) {
+	op := Op{Kind: OpEye, Client: modelClients[w.rand.IntN(len(modelClients))]}
+	for range w.rand.IntN(3) {
+		op.Eyes = append(op.Eyes, Eye{Key: w.key()})
+	}
+	return op, func() { w.twin.eyes[op.Client] = fmt.Sprint(op.Eyes) }
 }
 
 func (w *world) set(key string) (Op, func()) {
@@ -361,10 +446,18 @@ func TestNewEpochInTheMiddle(t *testing.T) {
 func (w *world) relearn() {
 	w.twin = newTwin()
 	for key, st := range w.store.states.byKey {
-		if client, ok := groupsClient(key); ok {
-			w.twin.groups[client] = strings.Join(w.store.Groups(client), ",")
+		if client, ok := recordClient(key); ok {
+			if w.twin.eyes[client] = eyesText(w.store, client); len(w.store.Groups(client)) > 0 {
+				w.twin.groups[client] = strings.Join(w.store.Groups(client), ",")
+			}
+		}
+		if name, ok := strings.CutPrefix(key, interestToken+"."); ok && !IsInline(name) {
+			w.twin.interests[name] = interestText(w.store, name)
+		}
+		if reserved(key) {
 			continue
 		}
+		w.twin.interest[key] = stateInterest(w.store, st)
 		values := make([]string, len(st.schema.defs))
 		for i := range values {
 			if values[i] = string(st.Values.Value(i)); st.IsNull(i) {

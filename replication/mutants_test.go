@@ -50,6 +50,18 @@ var mutantList = []mutants.Mutant{
 	{Name: "ttl_alone_not_stored", File: "replication/publish.go", Old: "desc.TTL == old.TTL && ", New: "", Run: "TTL"},
 	{Name: "ttl_wakes_late", File: "replication/store.go", Old: "expires && (!ok || at.Before(next))", New: "expires && !ok", Run: "TTL"},
 	{Name: "set_does_not_renew", File: "replication/publish.go", Old: "\ts.expiries.mention(st)\n\treturn nil\n}\n\nfunc (s *Store) remove", New: "\treturn nil\n}\n\nfunc (s *Store) remove", Run: "TTL"},
+	{Name: "interest_changed_uncounted", File: "replication/publish.go", Old: "\ts.records.use(desc.Interest, 1)\n\ts.records.use(old.Interest, -1)\n", New: "", Run: "Interest"},
+	{Name: "interest_rollback_uncounted", File: "replication/publish.go", Old: "\t\t}\n\t\ts.records.use(st.Desc.Interest, 1)\n", New: "\t\t}\n", Run: "NewEpoch"},
+	{Name: "interest_restored_uncounted", File: "replication/durable.go", Old: "\ts.records.use(st.Desc.Interest, 1)\n", New: "", Run: "Interest"},
+	{Name: "inline_interests_stay", File: "replication/emit.go", Old: "\ts.records.dropUnused()\n", New: "", Run: "Interest"},
+	{Name: "clear_keeps_interests", File: "replication/publish.go", Old: "!st.dead && firstToken(st.Desc.Key) == interestToken", New: "false", Run: "Interest"},
+	{Name: "interest_lost_by_put", File: "replication/publish.go", Old: "if op.HasInterest {", New: "if desc.Interest = \"\"; true {", Run: "Interest"},
+	{Name: "interest_shown_as_level", File: "replication/description.go", Old: "\td.takeInterest()\n", New: "", Run: "Interest"},
+	{Name: "interests_without_limit", File: "replication/interest.go", Old: "if n >= InterestsMax {", New: "if false {", Run: "Interest"},
+	{Name: "interest_unfit_for_new_values", File: "replication/publish.go", Old: "\tif err := s.records.checkInterest(d); err != nil {", New: "\tif err := s.records.checkInterest(d); false {", Run: "Interest"},
+	{Name: "eyes_outlive_client", File: "replication/clients.go", Old: "{groupsKey(client), eyesKey(client)}", New: "{groupsKey(client)}", Run: "Eyes"},
+	{Name: "eyes_outlive_holder", File: "replication/limits.go", Old: "return strings.CutPrefix(key, eyesToken+\".\")", New: "return \"\", false", Run: "Interest"},
+	{Name: "every_eye_in_empty_spaces", File: "replication/interest.go", Old: "r.store.cfg.Eye.Key != \"\" && len(r.store.sessions) > 0", New: "r.store.cfg.Eye.Key != \"\"", Run: "Eye"},
 	{Name: "infinite_states_made", File: "replication/clients.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
 

@@ -23,7 +23,9 @@ const (
 	OpAudience                   // change the audience or the levels of detail
 	OpGroup                      // add a client to groups and remove it from groups
 	OpKick                       // end a client's sessions
-	OpClear                      // remove all states that publishers made
+	OpClear                      // remove all states that publishers made, and named interests
+	OpInterest                   // make, change or remove a named interest
+	OpEye                        // say from where a client sees
 )
 
 // An Op is one change that a publisher asks for.
@@ -59,7 +61,15 @@ type Op struct {
 
 	Sets []SetValue // of set
 
-	Client string   // group, kick
+	// Of put: the interest of the state, by name, or Interest if that is not nil; none if both are empty. Of
+	// interest: the name, and what it means, nil to remove it.
+	InterestName string
+	Interest     *Interest
+	HasInterest  bool // of put
+
+	Eyes []Eye // of eye; none if the client sees from nowhere
+
+	Client string   // group, kick, eye
 	Join   []string // group
 	Leave  []string
 }
@@ -196,6 +206,10 @@ func (s *Store) apply(op *Op) *Error {
 	case OpClear:
 		s.clear()
 		return nil
+	case OpInterest:
+		return s.records.nameInterest(op)
+	case OpEye:
+		return s.records.eye(op)
 	}
 	return Errorf(CodeBadRequest, "unknown op")
 }
@@ -244,10 +258,16 @@ func (s *Store) remove(op *Op) *Error {
 	return nil
 }
 
-// clear removes the states that publishers made, in the order of their numbers.
+// clear removes the states that publishers made, in the order of their numbers, and then the named interests, which they
+// made for those.
 func (s *Store) clear() {
 	for _, st := range s.states.all {
 		if !st.dead && !st.hidden && st.owned == nil {
+			s.detach(st)
+		}
+	}
+	for _, st := range s.states.all {
+		if !st.dead && firstToken(st.Desc.Key) == interestToken {
 			s.detach(st)
 		}
 	}
@@ -284,8 +304,12 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 	oldSum, wasMarked := st.sum, st.redescribe
 	described := desc // allocated here, so that an equal description costs nothing
 	st.Desc, st.sum, st.redescribe = &described, sum, true
+	s.records.use(desc.Interest, 1)
+	s.records.use(old.Interest, -1)
 	s.setSchema(st, c)
 	s.journal.note(func() {
+		s.records.use(old.Interest, 1)
+		s.records.use(st.Desc.Interest, -1)
 		st.Desc, st.sum, st.redescribe = old, oldSum, wasMarked
 		c := s.schemas.acquire(old.Values, old.ValueMax)
 		s.setSchema(st, c)
@@ -325,6 +349,15 @@ func (s *Store) put(op *Op) *Error {
 	old := s.states.byKey[op.Key]
 	desc := op.description(old)
 	desc.Message = op.linkMessage(old, desc.Message, defs)
+	if op.HasInterest {
+		edited := s.edit // the record of an interest needs another
+		s.edit = edit{}
+		desc.Interest, err = s.records.interestOf(op, defs)
+		s.edit = edited
+		if err != nil {
+			return err
+		}
+	}
 	if old != nil && old.schema.sameLayout(c) {
 		return s.update(old, desc, c)
 	}
@@ -375,7 +408,11 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	c.refs++
 	s.states.insert(st)
 	s.expiries.mention(st)
-	s.journal.note(func() { s.states.detach(st) })
+	s.records.use(st.Desc.Interest, 1)
+	s.journal.note(func() {
+		s.states.detach(st)
+		s.records.use(st.Desc.Interest, -1)
+	})
 	s.batch.mark(st)
 	return nil
 }
@@ -385,6 +422,7 @@ func (s *Store) detach(st *stored) {
 	s.states.detach(st)
 	expires := st.expiry.place > 0
 	s.expiries.heap.Remove(st)
+	s.records.use(st.Desc.Interest, -1)
 	if st.introduced {
 		s.batch.removed = append(s.batch.removed, st)
 	}
@@ -393,6 +431,7 @@ func (s *Store) detach(st *stored) {
 		if expires {
 			s.expiries.heap.Set(st)
 		}
+		s.records.use(st.Desc.Interest, 1)
 		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
 	})
 }
@@ -446,6 +485,9 @@ func (s *Store) own(d *Description, c *schema) (sum uint32, err *Error) {
 		x.Groups, x.Clients = slices.Clone(x.Groups), slices.Clone(x.Clients)
 	}
 	d.Values, d.ValueMax = c.defs, c.valueMax
+	if err := s.records.checkInterest(d); err != nil {
+		return 0, err
+	}
 	s.scratch = appendStoredDescribe(s.scratch[:0], d)
 	if len(s.scratch) > describeMax {
 		return 0, Errorf(CodeTooLarge, "the description of %q is %d bytes, at most %d are allowed", d.Key, len(s.scratch), describeMax)
@@ -458,7 +500,7 @@ func checkPut(op *Op, messageMax int) *Error {
 	switch first := firstToken(op.Key); {
 	case !subject.ValidKey(op.Key):
 		return Errorf(CodeBadRequest, "%q is not a key", op.Key)
-	case first == groupsToken || first == clientToken:
+	case reserved(op.Key) || first == clientToken:
 		return Errorf(CodeBadRequest, "keys that start with %q are not for publishers", first)
 	case op.HasMessage && op.HasDescribe:
 		return Errorf(CodeBadRequest, "a state has a message or describe, not both")

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -16,6 +17,13 @@ type Observer interface {
 	Described(s *State)                      // everything but types and values may differ
 	Removed(s *State)
 	Groups(client string, groups []string) // all groups of the client; none when it left
+
+	// Interest tells an interest that is there, changed, or gone, and then is nil, as one that this release cannot
+	// read. A state may come before its interest.
+	Interest(name string, x *Interest)
+
+	// Eyes tells that the eyes of a client changed, or of every client, if client is empty: see Replica.Eyes.
+	Eyes(client string)
 }
 
 // Bounds and intervals of a Replica.
@@ -116,7 +124,7 @@ func (r *Replica) All() iter.Seq[*State] {
 	}
 }
 
-// Len returns the number of states, including those that hold groups.
+// Len returns the number of states, including records.
 func (r *Replica) Len() int { return len(r.states.byNumber) }
 
 // Groups returns the groups of a client.
@@ -162,7 +170,7 @@ func (r *Replica) insert(st *State) {
 	}
 	r.states.insert(st)
 	if st.hidden {
-		r.tellGroups(st)
+		r.tellRecord(st)
 		return
 	}
 	r.obs.Added(st)
@@ -173,7 +181,7 @@ func (r *Replica) remove(st *State) {
 	r.states.detach(st)
 	r.schemas.release(st.schema)
 	if st.hidden {
-		r.tellGroups(st)
+		r.tellRecord(st)
 		return
 	}
 	r.obs.Removed(st)
@@ -182,15 +190,22 @@ func (r *Replica) remove(st *State) {
 // changed tells the observer that values of st changed.
 func (r *Replica) changed(st *State, mask netstate.Mask) {
 	if st.hidden {
-		r.tellGroups(st)
+		r.tellRecord(st)
 		return
 	}
 	r.obs.Changed(st, mask)
 }
 
-func (r *Replica) tellGroups(st *State) {
-	client, _ := groupsClient(st.Desc.Key)
-	r.obs.Groups(client, r.states.groups(client))
+func (r *Replica) tellRecord(st *State) {
+	first, name, _ := strings.Cut(st.Desc.Key, ".")
+	switch first {
+	case groupsToken:
+		r.obs.Groups(name, r.states.groups(name))
+	case interestToken:
+		r.obs.Interest(name, r.states.interest(name))
+	case eyesToken:
+		r.obs.Eyes(name)
+	}
 }
 
 // sums appends the checksums of all views. It returns nil if there are more than sumsMax.

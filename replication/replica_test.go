@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,6 +40,14 @@ func (t *replicaTest) Described(s *State) { t.log = append(t.log, "described "+s
 func (t *replicaTest) Removed(s *State)   { t.log = append(t.log, "removed "+s.Desc.Key) }
 func (t *replicaTest) Groups(client string, groups []string) {
 	t.log = append(t.log, fmt.Sprint("groups ", client, " ", groups))
+}
+
+func (t *replicaTest) Interest(name string, x *Interest) {
+	t.log = append(t.log, fmt.Sprintf("interest %s %+v", name, x))
+}
+
+func (t *replicaTest) Eyes(client string) {
+	t.log = append(t.log, fmt.Sprintf("eyes %q %v", client, t.Replica.Eyes(cmp.Or(client, "anyone"))))
 }
 
 func (t *replicaTest) Changed(s *State, m netstate.Mask) {

@@ -21,15 +21,14 @@ type State struct {
 	schema *schema
 	sum    uint32 // CRC-32 of the Describe
 	round  uint32 // in a Replica: of the last repair that mentioned the state
-	hidden bool   // the groups of a client
+	hidden bool   // a record
 	dead   bool   // removed
 }
 
 // newState returns a state whose values are null, or zero if they are not nullable. It takes over
 // c, which the caller acquired.
 func newState(number uint64, d *Description, c *schema) State {
-	_, hidden := groupsClient(d.Key)
-	s := State{Number: number, Desc: d, schema: c, hidden: hidden}
+	s := State{Number: number, Desc: d, schema: c, hidden: reserved(d.Key)}
 	s.Values, s.Nulls = c.values()
 	return s
 }
@@ -154,7 +153,7 @@ func (t *table[S]) sweep(drop func(S)) {
 
 // lookup returns the state that an op names by its key.
 func (t *table[S]) lookup(key string) (st S, err *Error) {
-	if !subject.ValidKey(key) || firstToken(key) == groupsToken {
+	if !subject.ValidKey(key) || reserved(key) {
 		return st, Errorf(CodeBadRequest, "%q is not a key", key)
 	}
 	st, ok := t.byKey[key]
@@ -164,7 +163,7 @@ func (t *table[S]) lookup(key string) (st S, err *Error) {
 	return st, nil
 }
 
-// sortedKeys returns the sorted keys of all states but those that hold groups.
+// sortedKeys returns the sorted keys of all states but records.
 func (t *table[S]) sortedKeys() []string {
 	if t.keys == nil {
 		t.keys = make([]string, 0, len(t.byKey))
@@ -184,7 +183,7 @@ func (t *table[S]) groups(client string) []string {
 	if !ok {
 		return nil
 	}
-	return parseGroups(st.state().Values.Value(0))
+	return parseGroups(recordOf(st.state()))
 }
 
 // A Listing is a part of a space as its authority sees it.
@@ -192,6 +191,9 @@ type Listing struct {
 	Epoch, Seq uint64
 	States     []*State // valid until the next call of any method of the Store
 	After      string   // key to continue after; empty if no state is left
+
+	// Interest returns the interest with this name, or nil.
+	Interest func(name string) *Interest
 }
 
 // Get returns one state.
@@ -200,7 +202,7 @@ func (s *Store) Get(key string) (Listing, *Error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	return Listing{Epoch: s.batch.epoch, Seq: s.batch.seq, States: []*State{&st.State}}, nil
+	return Listing{Epoch: s.batch.epoch, Seq: s.batch.seq, States: []*State{&st.State}, Interest: s.Interest}, nil
 }
 
 // List returns at most the given number of states, and at least one, in the order of their
@@ -212,7 +214,7 @@ func (s *Store) List(after string, most int) Listing {
 		i++
 	}
 	n := min(len(keys)-i, max(most, 1))
-	l := Listing{Epoch: s.batch.epoch, Seq: s.batch.seq, States: make([]*State, n)}
+	l := Listing{Epoch: s.batch.epoch, Seq: s.batch.seq, States: make([]*State, n), Interest: s.Interest}
 	for j, key := range keys[i : i+n] {
 		l.States[j] = &s.states.byKey[key].State
 	}

@@ -28,6 +28,10 @@ type StoreConfig struct {
 	Tick time.Duration
 
 	Limits Limits
+
+	// Eye is the eye of every client without one of its own; ClientInEye in its key stands for the client. Without
+	// a key there is none. CheckEveryEye must accept it.
+	Eye Eye
 }
 
 // A Store is the authority of one space. One goroutine owns it.
@@ -54,6 +58,8 @@ type Store struct {
 	clients  map[string]*presence // by name
 	clock    writeClock
 	absent   refusedEvents // of clients without a session in the space
+
+	records records
 
 	journal journal
 	edit    edit
@@ -90,7 +96,7 @@ func NewStore(cfg StoreConfig) *Store {
 	if cfg.Epoch == 0 {
 		panic("replication: store without an epoch")
 	}
-	return &Store{
+	s := &Store{
 		cfg:      cfg,
 		limits:   cfg.Limits.withDefaults(),
 		next:     max(cfg.FirstNumber, 1),
@@ -103,6 +109,8 @@ func NewStore(cfg StoreConfig) *Store {
 		sessions: make(map[string]string),
 		clients:  make(map[string]*presence),
 	}
+	s.records = records{store: s, users: make(map[string]int)}
+	return s
 }
 
 // Advance returns the outputs that are due, in the order in which the caller must send them.
@@ -176,6 +184,7 @@ type StoreStats struct {
 	RepairForeign            uint64 // requests for a later epoch
 	Busy                     uint64 // publishes and writes answered busy
 	SessionsRefused          uint64 // joins beyond the limit
+	EyesRefused              uint64 // the eye of all clients was not stored, because no view was left
 	States, Views            uint64 // current
 }
 

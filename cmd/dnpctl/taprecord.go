@@ -64,6 +64,8 @@ func (observer) Changed(*replication.State, netstate.Mask) {}
 func (observer) Described(*replication.State)              {}
 func (observer) Removed(*replication.State)                {}
 func (observer) Groups(string, []string)                   {}
+func (observer) Interest(string, *replication.Interest)    {}
+func (observer) Eyes(string)                               {}
 
 // newTap returns a tap and the replica of a space that it follows.
 func newTap(space string, verify bool, show func(r tapRecord)) (*tap, *replication.Replica) {

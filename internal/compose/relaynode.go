@@ -120,7 +120,7 @@ func (n *relayNode) open(ctx context.Context) error {
 		return err
 	}
 	n.relay, err = relay.New(relay.Config{
-		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick,
+		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick, Eye: c.EveryEye(),
 		Wildcard: c.Ingress == "wildcard", Leases: n.leases, DurableRate: c.DurableRate,
 		DrainTimeout: c.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Logging are the flags about logs. Logs go to standard error.
@@ -127,6 +130,21 @@ type Sharding struct {
 // Relay are the flags of every relay.
 type Relay struct {
 	Tick time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
+	Eye  string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
+}
+
+// EveryEye returns what --eye says.
+func (r *Relay) EveryEye() replication.Eye {
+	eye, _ := payload.ParseEveryEye(r.Eye) // fails only for a problem of the flag
+	return eye
+}
+
+// Problems lists what is wrong with r.
+func (r *Relay) Problems() (list Problems) {
+	if _, err := payload.ParseEveryEye(r.Eye); err != nil {
+		list.Add("--eye", "%s", err.Message)
+	}
+	return list
 }
 
 // RelayNATS are the flags of a relay that uses NATS servers of a cluster.
@@ -143,7 +161,20 @@ type RelayNATS struct {
 type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
+	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
+}
+
+// Problems lists what is wrong with d.
+func (d *Dev) Problems() (list Problems) {
+	if d.Console == "" {
+		return nil
+	}
+	list.hostPort("--console", d.Console)
+	if len(list) == 0 && !onLoopback(d.Console) {
+		list.Add("--console", "want an address of this machine, such as 127.0.0.1:8415; `dnpctl console --listen` takes others, with a token")
+	}
+	return list
 }
 
 // Edge are the flags of every edge. A command that embeds it may set another default address, as

@@ -42,6 +42,7 @@ type Edge struct {
 	node
 	sockets []*udp.Socket // of the worker with the same index
 	feeds   *feeds
+	look    inspector
 
 	reached atomic.Bool // the bus was there once
 	leaving atomic.Bool // the process is about to end
@@ -71,6 +72,7 @@ func New(cfg Config) (*Edge, error) {
 	}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds, e.repairs = newFeeds(&e.node, inbox), newRepairs(&e.node, inbox)
+	e.look = inspector{edge: e, started: time.Now()}
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
 			e.closeSockets()
@@ -168,6 +170,9 @@ func (e *Edge) Start() error {
 	}
 	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
+	}
+	if err := e.look.subscribe(); err != nil {
+		return fmt.Errorf("edge: subscribe to requests of people: %w", err)
 	}
 	if e.cfg.Durable == nil {
 		return nil

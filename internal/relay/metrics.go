@@ -33,6 +33,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: r.Stats}
 	of := telemetry.Group[Stats]{Prefix: "dnp.relay.", Read: cache.Get}
 	return []telemetry.Metric{
+		r.look.metric(),
 		of.Gauge("shards", "{shard}", "Shards that this relay serves.", func(s *Stats) float64 { return float64(s.Shards) }),
 		of.Gauge("shards.all", "{shard}", "Shards of the deployment, as this relay was told.", func(*Stats) float64 { return float64(r.cfg.Shards) }),
 		of.Gauge("unstored", "{state}", "States that changed and are not in the durable store.", func(s *Stats) float64 { return float64(s.Unstored) }),
@@ -72,6 +73,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		of.Gauge("inbox.messages", "{message}", "Their number.", func(s *Stats) float64 { return float64(s.InboxMessages) }),
 		of.Counter("checksums", "{view}", "Checksums emitted, with which replicas compare what they have.", func(s *Stats) uint64 { return s.Store.Checksums }),
 		of.Counter("restore.errors", "{state}", "Stored states that could not be read.", func(s *Stats) uint64 { return s.RestoreErrors }),
+		of.Counter("eyes.refused", "{eye}", "Spaces that have no view left for the eye of all clients, each time a session joined.", func(s *Stats) uint64 { return s.Store.EyesRefused }),
 		of.Counter("sessions.refused", "{session}", "Sessions beyond what a space may have.", func(s *Stats) uint64 { return s.Store.SessionsRefused }),
 		of.Counter("sessions.lost", "{session}", "Sessions that no edge named for too long.", func(s *Stats) uint64 { return s.SessionsLost }),
 		of.CounterBy("bus.lost", "{message}", "Messages for the bus that it refused, and from it that the relay dropped, by reason.",

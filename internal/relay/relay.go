@@ -66,6 +66,9 @@ type Config struct {
 	// with busy. 0 means 10,000.
 	Spaces int
 
+	// Eye is the eye of clients that were given none; see replication.StoreConfig.
+	Eye replication.Eye
+
 	// Limits are those of every space.
 	Limits replication.Limits
 
@@ -131,6 +134,7 @@ type Relay struct {
 	draining atomic.Bool
 	silence  outage.Outage // of the durable store
 	heads    cover
+	look     inspector
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -141,6 +145,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
 	r.heads.at = make([]time.Time, cfg.Shards)
+	r.look = inspector{relay: r, started: time.Now()}
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, i))
 	}
@@ -273,6 +278,9 @@ func (r *Relay) Start() error {
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
 	subs.add(r.inbox+".*", r.present)
+	subs.add(s.Spaces(), r.look.spaces)
+	subs.add(s.Nodes(), r.look.nodes)
+	subs.add(s.Why("*"), r.look.why)
 	if r.cfg.Leases != nil {
 		subs.add(s.HeadAll(), r.head)
 		subs.add(s.RelayAll(), r.announced)

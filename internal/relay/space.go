@@ -86,7 +86,7 @@ func (w *Worker) makeSpace(now time.Time, o *ownership, name string) (*space, bo
 	sp := &space{name: name, owner: o, emitted: now, used: now, replies: make(map[uint64]reply)}
 	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
-		Space: name, Epoch: o.epoch, FirstNumber: firstNumber(o.epoch), Tick: cfg.Tick, Limits: cfg.Limits,
+		Space: name, Epoch: o.epoch, FirstNumber: firstNumber(o.epoch), Tick: cfg.Tick, Limits: cfg.Limits, Eye: cfg.Eye,
 		Volatile: cfg.Leases == nil,
 	})
 	sp.store.SetDurable(o.durable)

@@ -324,6 +324,8 @@ func (ignorant) Changed(*replication.State, netstate.Mask) {}
 func (ignorant) Described(*replication.State)              {}
 func (ignorant) Removed(*replication.State)                {}
 func (ignorant) Groups(string, []string)                   {}
+func (ignorant) Interest(string, *replication.Interest)    {}
+func (ignorant) Eyes(string)                               {}
 
 // TestStolenRelay is a thief with the NATS user of a relay. It has authority over all spaces, and over
 // nothing else: not over sessions, messages of clients and logins.

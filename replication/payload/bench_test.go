@@ -72,7 +72,7 @@ func BenchmarkAppendPut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e := newEmitter(JSON, out[:0])
-		e.put(l)
+		e.put(l, nil)
 		out = e.done()
 	}
 }

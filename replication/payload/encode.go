@@ -139,7 +139,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	after := l.After
 	for i := range l.States {
 		before := e
-		e.put(l.States[i])
+		e.put(l.States[i], l.Interest)
 		if i > 0 && e.len()-start+tail > sizeMax {
 			e = before
 			after = l.States[i-1].Desc.Key
@@ -152,7 +152,7 @@ func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byt
 	return e.done()
 }
 
-func (e *emitter) put(s *replication.State) {
+func (e *emitter) put(s *replication.State, interests func(name string) *replication.Interest) {
 	d := s.Desc
 	e.object()
 	e.textField("op", "put")
@@ -167,6 +167,9 @@ func (e *emitter) put(s *replication.State) {
 		e.key("priority").uint(uint64(d.Priority))
 	}
 	e.lod(d.Details)
+	if d.Interest != "" {
+		e.interest(d.Interest, interests(d.Interest))
+	}
 	if d.TTL > 0 {
 		e.textField("ttl", DurationText(d.TTL))
 	}

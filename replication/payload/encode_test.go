@@ -175,7 +175,7 @@ func putText(t testing.TB, op *replication.Op) string {
 func putIn(t testing.TB, f Form, op *replication.Op) []byte {
 	l := listed(t, op)
 	e := newEmitter(f, nil)
-	e.put(l)
+	e.put(l, nil)
 	return e.done()
 }
 

@@ -232,7 +232,8 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max", "priority", "lod", "rate", "min", "finite", "fields", "ttl",
+	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
+	"interest", "at", "axes", "bands", "within", "beyond", "ttl",
 }
 
 // fields are the members of one object, each at most once and not parsed. The first error

@@ -83,11 +83,13 @@ var ops = map[string]struct {
 	kind   replication.OpKind
 	fields []string
 }{
-	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "ttl", "values"}},
+	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "interest", "ttl", "values"}},
 	"set":      {replication.OpSet, []string{"op", "key", "values"}},
 	"remove":   {replication.OpRemove, []string{"op", "key"}},
 	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod"}},
 	"group":    {replication.OpGroup, []string{"op", "client", "join", "leave"}},
+	"interest": {replication.OpInterest, append([]string{"op", "name"}, interestFields...)},
+	"eye":      {replication.OpEye, []string{"op", "client", "at"}},
 	"kick":     {replication.OpKick, []string{"op", "client"}},
 	"clear":    {replication.OpClear, []string{"op"}},
 }
@@ -97,7 +99,7 @@ func parseOp(op *replication.Op, f *fields, subjectKey string) {
 	required(f, "op", kindString, &name, text, `an op needs "op"`)
 	form, ok := ops[name]
 	if !ok {
-		f.fail(badRequest("unknown op %q: want put, set, remove, audience, group, kick or clear", clip(name)))
+		f.fail(badRequest("unknown op %q: want put, set, remove, audience, group, interest, eye, kick or clear", clip(name)))
 		return
 	}
 	op.Kind = form.kind
@@ -120,6 +122,11 @@ func parseOp(op *replication.Op, f *fields, subjectKey string) {
 		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
 		optional(f, "join", kindArray, &op.Join, tokens)
 		optional(f, "leave", kindArray, &op.Leave, tokens)
+	case replication.OpInterest:
+		opInterest(op, f)
+	case replication.OpEye:
+		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
+		required(f, "at", kindAny, &op.Eyes, eyes, `eye needs "at"`)
 	}
 }
 
@@ -157,6 +164,7 @@ func parsePut(op *replication.Op, f *fields) {
 	op.HasPriority = optional(f, "priority", kindNumber, &op.Priority, parsePriority)
 	op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
 	op.HasTTL = optional(f, "ttl", kindString, &op.TTL, parseTTL)
+	putInterest(op, f)
 	required(f, "values", kindArray, &op.Values, putValues, `put needs "values"`)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -23,6 +24,9 @@ var examples = []string{
 	`{"op":"group","client":"c1","join":["red"],"leave":["blue"]}`,
 	`{"op":"kick","client":"c1"}`,
 	`{"op":"clear"}`,
+	`{"op":"interest","name":"walker","at":"pos","axes":"xz","bands":[{"within":100},{"within":300.5,"rate":5,"precision":4}],"beyond":"unlink"}`,
+	`{"op":"eye","client":"c1","at":["player.alice","b#pos",[10,0.5,3],[1,2]]}`,
+	`{"op":"put","key":"k","interest":"walker","values":[{"name":"pos","type":"vector2f32","value":[0,0]}]}`,
 }
 
 func mustParse(t *testing.T, body, key string) replication.Publish {
@@ -55,6 +59,16 @@ func TestParseExamples(t *testing.T) {
 		{Kind: replication.OpGroup, Client: "c1", Join: []string{"red"}, Leave: []string{"blue"}},
 		{Kind: replication.OpKick, Client: "c1"},
 		{Kind: replication.OpClear},
+		{Kind: replication.OpInterest, InterestName: "walker", Interest: &replication.Interest{
+			At: "pos", Axes: 5, Unlink: true, Bands: []replication.Band{{Within: 100}, {Within: 300.5, Rate: 5, Precision: 4}},
+		}},
+		{Kind: replication.OpEye, Client: "c1", Eyes: []replication.Eye{
+			{Key: "player.alice"}, {Key: "b", Value: "pos"}, {At: interest.Point{X: 10, Y: 0.5, Z: 3}}, {At: interest.Point{X: 1, Y: 2}},
+		}},
+		{
+			Kind: replication.OpPut, Key: "k", HasInterest: true, InterestName: "walker",
+			Values: []replication.PutValue{{ValueDef: replication.ValueDef{Name: "pos", Type: 30}, Value: literal("[0,0]")}},
+		},
 	}
 	for i, body := range examples {
 		p := mustParse(t, body, "")

@@ -75,7 +75,7 @@ func TestStoreRefuses(t *testing.T) {
 		`{"op":"put","key":"client.c1.1","values":[{"type":"uint8"}]}`:                       `"code":"bad_request"`,
 		`{"op":"put","key":"k","message":"` + long(16001) + `","values":[{"type":"uint8"}]}`: `"code":"too_large"`,
 		`{"ops":[{"op":"remove","key":"tower"},{"op":"set","key":"n","values":{"a":-1}}]}`:   `"code":"out_of_range","message":"value \"a\": -1 does not fit uint8","op":1`,
-		`{"ops":[{"op":"clear"},{"op":"sett","key":"n"}]}`:                                   `"code":"bad_request","message":"unknown op \"sett\": want put, set, remove, audience, group, kick or clear","op":1`,
+		`{"ops":[{"op":"clear"},{"op":"sett","key":"n"}]}`:                                   `"code":"bad_request","message":"unknown op \"sett\": want put, set, remove, audience, group, interest, eye, kick or clear","op":1`,
 	} {
 		p.want(body, want)
 		if after := p.get(); after != before {

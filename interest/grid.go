@@ -1,0 +1,303 @@
+package interest
+
+import "math"
+
+// An Object is what a Grid places. Others may change only Data. What a look reads comes first, to be in one cache line.
+type Object struct {
+	cell  uint64
+	at    Point // with zero for the axes that the rule does not have
+	layer *layer
+	next  *Object // of the same bucket
+	rule  *Rule
+	index int32 // among the known objects of the sight at which a Bander looks: see Bander.mark
+	state placing
+
+	prev *Object
+	Data any // belongs to the caller
+}
+
+// A placing says whether an object is in a cell.
+type placing uint8
+
+const (
+	nowhere placing = iota
+	placed
+	removed
+)
+
+// A layer has the objects whose rules have cells of one size. A rule that reaches far would visit very many
+// of the small cells that suit another.
+type layer struct {
+	axes     Axes
+	exponent int
+	size     float64 // of a cell
+	salt     uint64  // keeps the cells of different layers apart
+	objects  int
+	reach    float64 // the furthest of its rules since the layer has objects
+	least    float64 // the nearest border of those
+}
+
+// A Grid is a uniform hash grid: objects are in buckets by the cell in which they are. Its memory is that
+// of the objects and one bucket for each, whatever the size of the world. A Grid belongs to one Bander.
+type Grid struct {
+	most    int // objects
+	count   int
+	buckets []*Object // by cell; the number is a power of two
+	layers  []*layer  // that have objects
+}
+
+const bucketsMin = 64
+
+// NewGrid returns a grid for at most so many objects.
+func NewGrid(most int) *Grid { return &Grid{most: most, buckets: make([]*Object, bucketsMin)} }
+
+// Len returns the number of objects.
+func (g *Grid) Len() int { return g.count }
+
+// Add returns a new object, which is nowhere until it is moved. It reports false if the grid is full.
+func (g *Grid) Add(r *Rule, data any) (*Object, bool) {
+	if g.count >= g.most {
+		return nil, false
+	}
+	g.count++
+	if g.count > len(g.buckets) {
+		g.resize(2 * len(g.buckets))
+	}
+	o := &Object{Data: data, rule: r}
+	o.layer = g.join(r)
+	return o, true
+}
+
+// Remove removes an object. No change is told of it: sights forget it with their next look.
+func (g *Grid) Remove(o *Object) {
+	if o.state == removed {
+		return
+	}
+	g.unlink(o)
+	g.leave(o.layer)
+	o.state = removed
+	g.count--
+	if len(g.buckets) > bucketsMin && g.count < len(g.buckets)/4 {
+		g.resize(len(g.buckets) / 2)
+	}
+}
+
+// SetRule gives an object another rule, and its place, of which the new rule may heed other axes.
+func (g *Grid) SetRule(o *Object, r *Rule, at Point) {
+	if o.state == removed {
+		return
+	}
+	g.unlink(o)
+	old := o.layer
+	o.rule, o.layer = r, g.join(r)
+	g.leave(old)
+	g.Move(o, at)
+}
+
+// Move says where an object is. It allocates nothing.
+func (g *Grid) Move(o *Object, to Point) {
+	if o.state == removed {
+		return
+	}
+	to, ok := o.rule.axes.project(to)
+	if !ok {
+		g.unlink(o)
+		return
+	}
+	cell := o.layer.cellOf(to)
+	o.at = to
+	if o.state == placed {
+		if cell == o.cell {
+			return
+		}
+		g.unlink(o)
+	}
+	o.cell = cell
+	g.link(o)
+}
+
+// join returns the layer of a rule for one more object.
+func (g *Grid) join(r *Rule) *layer {
+	exponent, size := cellSize(r.axes, r.most)
+	for _, l := range g.layers {
+		if l.axes == r.axes && l.exponent == exponent {
+			l.objects++
+			l.reach, l.least = max(l.reach, r.reach()), min(l.least, r.least)
+			return l
+		}
+	}
+	l := &layer{axes: r.axes, exponent: exponent, size: size, objects: 1, reach: r.reach(), least: r.least}
+	l.salt = mix(mix(0, int64(r.axes)), int64(exponent))
+	g.layers = append(g.layers, l)
+	return l
+}
+
+// leave takes an object from its layer. A layer without objects costs looks nothing.
+func (g *Grid) leave(l *layer) {
+	if l.objects--; l.objects > 0 {
+		return
+	}
+	for i, x := range g.layers {
+		if x == l {
+			last := len(g.layers) - 1
+			g.layers[i], g.layers[last] = g.layers[last], nil
+			g.layers = g.layers[:last]
+			return
+		}
+	}
+}
+
+// least returns the nearest border of all rules that have objects.
+func (g *Grid) least() float64 {
+	least := math.Inf(1)
+	for _, l := range g.layers {
+		least = min(least, l.least)
+	}
+	return least
+}
+
+func (g *Grid) bucket(cell uint64) **Object { return &g.buckets[cell&uint64(len(g.buckets)-1)] }
+
+func (g *Grid) link(o *Object) {
+	first := g.bucket(o.cell)
+	o.prev, o.next, o.state = nil, *first, placed
+	if o.next != nil {
+		o.next.prev = o
+	}
+	*first = o
+}
+
+func (g *Grid) unlink(o *Object) {
+	if o.state != placed {
+		return
+	}
+	if o.prev != nil {
+		o.prev.next = o.next
+	} else {
+		*g.bucket(o.cell) = o.next
+	}
+	if o.next != nil {
+		o.next.prev = o.prev
+	}
+	o.prev, o.next, o.state = nil, nil, nowhere
+}
+
+func (g *Grid) resize(n int) {
+	old := g.buckets
+	g.buckets = make([]*Object, n)
+	for _, o := range old {
+		for o != nil {
+			next := o.next
+			g.link(o)
+			o = next
+		}
+	}
+}
+
+// A hit is an object within the reach of its rule.
+type hit struct {
+	object *Object
+	square float64 // of its distance
+}
+
+// near appends the objects that an eye at this point may see. An object can be among them twice if two cells
+// have the same hash.
+func (g *Grid) near(eye Point, found []hit) []hit {
+	for _, l := range g.layers {
+		if p, ok := l.axes.project(eye); ok {
+			found = g.nearIn(l, p, found)
+		}
+	}
+	return found
+}
+
+func (g *Grid) nearIn(l *layer, eye Point, found []hit) []hit {
+	fromX, toX := l.numbers(eye.X, AxisX)
+	fromY, toY := l.numbers(eye.Y, AxisY)
+	fromZ, toZ := l.numbers(eye.Z, AxisZ)
+	limit := l.reach * l.reach
+	for x := fromX; x <= toX; x++ {
+		dx := l.gap(eye.X, x, AxisX)
+		hx := mix(l.salt, x)
+		for y := fromY; y <= toY; y++ {
+			dy := l.gap(eye.Y, y, AxisY)
+			if dx+dy > limit {
+				continue
+			}
+			hy := mix(hx, y)
+			for z := fromZ; z <= toZ; z++ {
+				if dx+dy+l.gap(eye.Z, z, AxisZ) <= limit {
+					found = g.nearInCell(l, mix(hy, z), eye, found)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func (g *Grid) nearInCell(l *layer, cell uint64, eye Point, found []hit) []hit {
+	for o := *g.bucket(cell); o != nil; o = o.next {
+		if o.cell != cell || o.layer != l {
+			continue
+		}
+		if d := square(o.at, eye); d <= o.rule.leave[o.rule.n-1] {
+			found = append(found, hit{o, d})
+		}
+	}
+	return found
+}
+
+// cellMost is the largest number of a cell. Beyond it the numbers of cells would not be exact; everything
+// there is in one cell, which costs time, and changes no band.
+const cellMost = 1 << 52
+
+// number returns the number of the cell at v along one axis.
+func (l *layer) number(v float64) int64 {
+	n := math.Floor(v / l.size)
+	return int64(max(-cellMost, min(cellMost, n)))
+}
+
+// numbers returns the numbers of the first and the last cell along one axis that the layer reaches from v.
+func (l *layer) numbers(v float64, axis Axes) (from, to int64) {
+	if l.axes&axis == 0 {
+		return 0, 0
+	}
+	return l.number(v - l.reach), l.number(v + l.reach)
+}
+
+// gap returns the square of the distance along one axis between v and the cell of this number, at least
+// roughly: a little less, so that rounding excludes no cell.
+func (l *layer) gap(v float64, n int64, axis Axes) float64 {
+	if l.axes&axis == 0 || n <= -cellMost || n >= cellMost {
+		return 0
+	}
+	low := float64(n) * l.size
+	d := max(low-v, v-(low+l.size), 0) * (1 - 1e-9)
+	return d * d
+}
+
+// cellOf returns the hash by which a cell is known. Two cells with one hash cost time and change nothing,
+// because the distance decides.
+func (l *layer) cellOf(p Point) uint64 {
+	var x, y, z int64
+	if l.axes&AxisX != 0 {
+		x = l.number(p.X)
+	}
+	if l.axes&AxisY != 0 {
+		y = l.number(p.Y)
+	}
+	if l.axes&AxisZ != 0 {
+		z = l.number(p.Z)
+	}
+	return mix(mix(mix(l.salt, x), y), z)
+}
+
+// mix adds a number to a hash: the finalizer of MurmurHash3, so that neighbours go to different buckets.
+func mix(h uint64, n int64) uint64 {
+	h ^= uint64(n) * 0x9e3779b97f4a7c15
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
