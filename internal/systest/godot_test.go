@@ -128,9 +128,7 @@ func TestGodotPublish(t *testing.T) {
 
 		link := "G" + d.Version()
 		s.until(p, "the link is up", func(c *dnptest.Client) bool { return c.LinkNamed(link).Phase == dnptest.LinkIsUp })
-		if err := p.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed(link), 0, vec3(4, 5, 6)) }); err != nil {
-			t.Fatal(err)
-		}
+		s.writes(p, link, 0, vec3(4, 5, 6))
 		select {
 		case event := <-changed:
 			if v := member(t, d, event.Data, "values", "pos"); member(t, d, event.Data, "type").Text() != "changed" || v.Real(1) != 5 {
@@ -182,9 +180,7 @@ func TestGodotExample(t *testing.T) {
 	second := s.client(0, dnptest.Cpp())
 	s.until(second, "another client sees the orb", func(c *dnptest.Client) bool { return len(c.Value("orb", 0)) == 12 })
 	s.until(p, "the orb moves", func(c *dnptest.Client) bool { return string(c.Value("orb", 0)) != first })
-	if err := p.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("orb"), 2, []byte{0}) }); err != nil {
-		t.Fatal(err)
-	}
+	s.writes(p, "orb", 2, []byte{0})
 	s.until(p, "the script has seen it, and the orb is gone", func(c *dnptest.Client) bool {
 		return c.LinkNamed("orb") == nil || c.LinkNamed("orb").Phase != dnptest.LinkIsUp
 	})
