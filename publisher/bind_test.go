@@ -35,7 +35,7 @@ func TestBind(t *testing.T) {
 	s.holds("Set and Update", map[string]string{"lamp": "on=1 hue=3 "})
 	c := s.client()
 	s.until(c, "the lamp is linked", func(c *dnptest.Client) bool { l := c.LinkNamed("lamp"); return l != nil && l.Phase == dnptest.LinkIsUp })
-	must(c.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("lamp"), 1, []byte{7}) }))
+	must(c.Write(s.ctx, "lamp", 1, []byte{7}))
 	s.holds("a client writes", map[string]string{"lamp": "on=1 hue=7 "})
 	for lamp.Get() != (bulb{true, 7}) {
 		if s.ctx.Err() != nil {

@@ -144,7 +144,7 @@ func TestReassert(t *testing.T) {
 		followed <- each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged}}), func(ev publisher.Event) { changed <- ev })
 	}()
 	defer func() { cancel(); <-followed }()
-	must(c.Do(func(_ time.Time, c *dnptest.Client) { c.Set(c.LinkNamed("lamp"), 0, []byte{7}) }))
+	must(c.Write(s.ctx, "lamp", 0, []byte{7}))
 	if ev := <-changed; ev.Key != "lamp" || ev.Values["on"] != uint8(7) || ev.Client == "" {
 		t.Fatalf("%+v", ev)
 	}

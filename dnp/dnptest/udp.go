@@ -98,6 +98,30 @@ func (p *Peer) Until(ctx context.Context, done func(c *Client) bool) error {
 	}
 }
 
+// Write has the application set value i of the newest link with this link message, and returns when the library has sent the
+// value. A library forgets a change that waits for its tick when the server repeats the older value meanwhile
+// ([Behaviour].RemoteClearsLocal), so an application that means it sets the value again.
+func (p *Peer) Write(ctx context.Context, message string, i int, value []byte) error {
+	return p.Until(ctx, written(message, i, value))
+}
+
+// written returns a function that sets a value, again if it has to, and reports whether it was sent.
+func written(message string, i int, value []byte) func(c *Client) bool {
+	set := false
+	return func(c *Client) bool {
+		l := c.LinkNamed(message)
+		if l == nil || l.State == nil {
+			return false
+		}
+		if set && bytes.Equal(l.State.Value(i), value) {
+			return !l.pending
+		}
+		set = true
+		c.Set(l, i, value)
+		return false
+	}
+}
+
 // Close ends the peer without sending ConnectionClose; a caller that wants one calls
 // Client.Close in Do before. Close waits for the goroutines.
 func (p *Peer) Close() {

@@ -1,6 +1,7 @@
 package dnptest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/netip"
@@ -64,6 +65,34 @@ func TestPeers(t *testing.T) {
 			until(t, ctx, server, "goodbye", func(c *Client) bool { return c.Phase() == Closed })
 		})
 	}
+}
+
+// TestPeerWritesAgain has the server's older value arrive while a write waits for its tick: the library forgets the write, and Write
+// sets the value again.
+func TestPeerWritesAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	server := run(t, ctx, Config{Behaviour: Cpp(), Listen: true})
+	client := run(t, ctx, Config{Behaviour: Cpp(), Server: server.Addr()})
+	until(t, ctx, client, "connected", func(c *Client) bool { return c.Phase() == Connected })
+	s := state(t, 3)
+	do(t, server, func(now time.Time, c *Client) error {
+		_, err := c.Offer(now, s, []byte("hp"), false)
+		return err
+	})
+	until(t, ctx, client, "link up", func(c *Client) bool { l := c.LinkNamed("hp"); return l != nil && l.Phase == LinkIsUp })
+	value := []byte{43, 0}
+	done := written("hp", 0, value)
+	do(t, client, func(_ time.Time, c *Client) error {
+		if l := c.LinkNamed("hp"); done(c) || !l.pending {
+			t.Error("the write does not wait for its tick")
+		} else if c.apply(l, 0, []byte{3, 0}); l.pending {
+			t.Error("the library remembers the write")
+		}
+		return nil
+	})
+	until(t, ctx, client, "written", done)
+	until(t, ctx, server, "write", func(*Client) bool { return bytes.Equal(s.Value(0), value) })
 }
 
 func until(t *testing.T, ctx context.Context, p *Peer, what string, done func(*Client) bool) {

@@ -34,9 +34,6 @@ func (c *Client) Set(l *Link, i int, value []byte) bool {
 	return true
 }
 
-// Pending reports whether a change waits for the next tick.
-func (l *Link) Pending() bool { return l.pending }
-
 // Value returns value i of the newest link with this link message, or nil.
 func (c *Client) Value(message string, i int) []byte {
 	l := c.LinkNamed(message)

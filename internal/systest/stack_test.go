@@ -1,7 +1,6 @@
 package systest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -155,20 +154,14 @@ func (s *stack) sees(p *dnptest.Peer, message string, value []byte) {
 	s.until(p, fmt.Sprintf("sees %s = % x", message, value), func(c *dnptest.Client) bool { return string(c.Value(message, 0)) == string(value) })
 }
 
-// writes has a client write value i of a link that is up, until its library has sent the value. A library forgets a change that waits for its
-// tick when the edge repeats the older value meanwhile (dnptest.Behaviour), so an application that means it writes again.
+// writes has a client write value i of a state.
 func (s *stack) writes(p *dnptest.Peer, message string, i int, value []byte) {
 	s.Helper()
-	wrote := false
-	s.until(p, fmt.Sprintf("value %d of %s is written", i, message), func(c *dnptest.Client) bool {
-		l := c.LinkNamed(message)
-		kept := l != nil && wrote && bytes.Equal(l.State.Value(i), value)
-		if l != nil && !kept {
-			wrote = true
-			c.Set(l, i, value)
-		}
-		return kept && !l.Pending()
-	})
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := p.Write(ctx, message, i, value); err != nil {
+		s.Fatalf("value %d of %s is not written: %v", i, message, err)
+	}
 }
 
 // publish publishes until the relay applies it.
