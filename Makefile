@@ -20,6 +20,15 @@ BENCHJSON ?= tmp/bench.json
 CARRIERCASE ?= 100,20,200,1
 PROFILECASE ?= 100,20,200,1
 
+# What plays in one goroutine is tested without the race detector, which finds nothing there and makes it ten times as slow: the tests of
+# pure packages, and those tests of MIXED packages whose names SIMULATED has. internal/arch checks these three lists.
+PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command replication replication/view replication/payload cluster cluster/forward \
+	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
+	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet
+space := $(subst ,, )
+MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
+SIMULATED := ^Test(Simulation|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
+
 VERSION   ?=
 IMAGE     ?= ghcr.io/dnprelay/dnprelay:dev
 
@@ -44,8 +53,10 @@ build: ## Build relay, edge and dnpctl into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: ## Run all tests with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
-	$(GO) test -race -p 4 -timeout 20m $(ARGS) ./internal/systest ./... # the longest begins first
+test: ## Run all tests, those with goroutines with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
+	$(GO) test -race -p 4 -timeout 20m -skip '$(SIMULATED)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -vxE '[^/]+/[^/]+/[^/]+/($(subst $(space),|,$(strip $(PURE))))') # the longest begins first
+	$(GO) test -timeout 20m $(ARGS) $(PURE:%=./%)
+	$(GO) test -timeout 20m -run '$(SIMULATED)' $(ARGS) $(MIXED:%=./%)
 	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: clients-test

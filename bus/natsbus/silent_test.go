@@ -71,9 +71,9 @@ func TestServerReadsNothing(t *testing.T) {
 	flush(t, b)
 }
 
-// TestMove leaves a server that is well, stays at one that was left for another, and moves once a second at
+// TestLeavesServer leaves a server that is well, stays at one that was left for another, and moves once a second at
 // most.
-func TestMove(t *testing.T) {
+func TestLeavesServer(t *testing.T) {
 	c := natstest.Start(t, 3)
 	b := connect(t, Config{URL: c.URL()})
 	changes := make(chan bool, 16)

@@ -151,8 +151,8 @@ func TestSlowPair(t *testing.T) {
 	}
 }
 
-// TestStale lets an edge reach one server only, so the other server has an older claim.
-func TestStale(t *testing.T) {
+// TestStaleClaim lets an edge reach one server only, so the other server has an older claim.
+func TestStaleClaim(t *testing.T) {
 	for stale := range ServersMax {
 		m := []*miniredis.Miniredis{miniredis.RunT(t), miniredis.RunT(t)}
 		both := []string{"redis://" + m[0].Addr(), "redis://" + m[1].Addr()}

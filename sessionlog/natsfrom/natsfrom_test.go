@@ -147,10 +147,10 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTakeover lets the edge that stored messages hear no confirmation. Another edge takes the
+// TestTakenOver lets the edge that stored messages hear no confirmation. Another edge takes the
 // session over and publishes from the last reported message on, and the first edge, which is
 // not told, goes on as well.
-func TestTakeover(t *testing.T) {
+func TestTakenOver(t *testing.T) {
 	c := natstest.Start(t, 1)
 	nc := c.Connect(t)
 	wire := natstest.NewProxy(t, c)
