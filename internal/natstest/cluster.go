@@ -217,12 +217,12 @@ func FreePorts(t testing.TB, n int) (ports []int) {
 	return ports
 }
 
-// Dir returns a new folder for the store of a nats-server, which is removed at the end of the
+// Dir returns a new folder for the store of a nats-server, in memory where that is possible, which is removed at the end of the
 // test. Unlike testing.TB.TempDir it does not fail the test while the server, which may write
 // its stream state for some time after WaitForShutdown, fills the folder again.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nats-")
+	dir, err := os.MkdirTemp(storeRoot(), "nats-")
 	if err != nil {
 		t.Fatal(err)
 	}

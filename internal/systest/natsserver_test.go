@@ -113,6 +113,9 @@ func parseNATS(t *testing.T, conf string, env []string) *server.Options {
 func startNATS(t testing.TB, cfg natsembed.Config) *natsembed.Server {
 	t.Helper()
 	cfg.Listen, cfg.Mappings = "127.0.0.1:0", subject.Names{}.Mappings(64)
+	if cfg.Folder == "" {
+		cfg.Folder = natstest.Dir(t)
+	}
 	s, err := natsembed.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
