@@ -34,7 +34,8 @@ var ErrLate = errors.New("publisher: the client no longer waits for the answer")
 
 // Reply answers the command. For a session in a log, it repeats the answer until an edge has it, or ctx
 // ends; the client gets it once, whichever edges end meanwhile. Otherwise it sends the answer once. ErrLate
-// means that the client got another answer, or left.
+// means that the client got another answer, or left. An edge that has an answer after an attempt of this call that it did not confirm is
+// taken to have this one.
 func (c *Command) Reply(ctx context.Context, body []byte) error {
 	return c.answer(ctx, command.OK, body)
 }
@@ -74,27 +75,38 @@ func (s *Space) answerOnce(ctx context.Context, client, session string, id uint1
 	m.Header.Set(subject.HeaderAnswer, strconv.Itoa(int(id)))
 	m.Header.Set(subject.HeaderSession, session)
 	patience, heard := min(sendPatience, s.p.cfg.Timeout), time.Now()
+	unheard := false // an edge may have the answer, although it did not say so in time
 	for {
 		reply, err := s.p.requestFor(ctx, m, patience)
 		switch {
 		case err == nil:
-			number, err := messageNumber(client, reply.Data)
-			var refused *Error
-			if errors.As(err, &refused) && refused.Code == CodeUnknownClient || err == nil && number == 0 && duplicate(reply.Data) {
-				return ErrLate
-			}
-			if refused == nil || refused.Code != CodeBusy {
+			if ends, err := verdict(client, reply.Data, unheard); ends {
 				return err
 			}
 		case ctx.Err() != nil:
 			return fmt.Errorf("answer a command of %s: %w", client, ctx.Err())
 		case !errors.Is(err, nats.ErrNoResponders):
-			patience, heard = min(2*patience, s.p.cfg.Timeout), time.Now()
+			patience, heard, unheard = min(2*patience, s.p.cfg.Timeout), time.Now(), true
 		case time.Since(heard) > goneAfter:
 			return ErrLate
 		}
 		sleep(ctx, s.p.cfg.Retry)
 	}
+}
+
+// verdict says whether the reply of an edge ends the repetition of an answer, and with which error. unheard is whether an edge did not
+// confirm an earlier attempt in time, so that the answer that the edge has is this one.
+func verdict(client string, reply []byte, unheard bool) (ends bool, err error) {
+	number, err := messageNumber(client, reply)
+	var refused *Error
+	_ = errors.As(err, &refused)
+	switch {
+	case refused != nil && refused.Code == CodeUnknownClient, err == nil && number == 0 && duplicate(reply) && !unheard:
+		return true, ErrLate
+	case refused != nil && refused.Code == CodeBusy:
+		return false, nil
+	}
+	return true, err
 }
 
 // duplicate reports whether an edge had an answer already.
