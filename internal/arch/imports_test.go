@@ -91,7 +91,7 @@ var rules = map[string][]string{
 	"internal/edge/variant":             {"client", "dnp/admit", "godot/variant", "internal/edge/adapter", "internal/edge/carrier", "internal/edge/variant/protocol", "internal/edge/websocket", "internal/telemetry", "internal/turn"},
 	"internal/edge/variant/protocol":    {"dnp/netstate", "dnp/wire", "godot/variant", "replication/payload"}, // pure
 	"internal/edge/certificate":         {},
-	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "client", "dnp/wire", "lludp/wire"},
+	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "internal/turn", "client", "dnp/udp", "dnp/wire", "lludp/wire"},
 	"internal/edge/lludp/viewertest":    {"lludp", "lludp/wire"}, // a viewer for tests
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},

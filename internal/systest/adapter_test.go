@@ -41,7 +41,7 @@ func TestAdapter(t *testing.T) {
 	join := func() (*client.Client, error) {
 		return adapter.Join(s.ctx, s.edge.Hub(), carrier.LLUDP, home, client.Config{
 			Message: func(_ *client.Client, m client.Message) { messages <- string(m.Data) },
-		})
+		}, nil)
 	}
 	c, err := join()
 	if err != nil {

@@ -38,7 +38,7 @@ func newGrid(t *testing.T, change func(*lludp.Config)) *grid {
 	s := newStackWith(t, func(_ *relay.Config, e *edge.Config) {
 		e.Carriers, e.ClientStates = &edge.Carriers{Secret: []byte("secret")}, fanout.ClientStatesSpace
 	}, local(wire.Denetwork))
-	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	socket, err := lludp.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
