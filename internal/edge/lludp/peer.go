@@ -24,7 +24,7 @@ type peer struct {
 	home    netip.Addr
 	first   string
 	last    string
-	seed    string    // the secret of its capabilities; empty without HTTP login
+	seed    string // the secret of its capabilities; empty without HTTP login
 	client  *client.Client
 	wake    turn.Wake     // run has something to do
 	gone    chan struct{} // closed when run has ended

@@ -28,7 +28,7 @@ type Object struct {
 	state              State
 	id                 uint32
 	full               wire.UUID
-	position, rotation int // indices of values; -1 is none
+	position, rotation int  // indices of values; -1 is none
 	player             bool // it is on the map
 	gone               bool
 	queued             uint8 // in which lists it is
