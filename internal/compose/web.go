@@ -228,7 +228,7 @@ func (w *webListeners) metrics() (all []telemetry.Metric) {
 
 // info tells clients what there is.
 func (w *webListeners) info() carrier.Info {
-	i := carrier.Info{Protocols: []string{carrier.Protocol}, WebSocket: &carrier.WebSocketInfo{Path: carrier.Path}}
+	i := carrier.Info{Protocols: []string{carrier.Protocol}}
 	if w.webtransport != nil {
 		i.WebTransport = &carrier.WebTransportInfo{Port: port(w.webtransport.Addr()), Path: carrier.Path, CertificateHashes: w.hashes}
 	}
