@@ -36,12 +36,19 @@ func TestAdapter(t *testing.T) {
 	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
 		t.Fatal(err)
 	}
-	messages := make(chan string, 1)
+	messages, told := make(chan string, 1), make(chan string, 10)
 	home := netip.MustParseAddr("192.0.2.1")
 	join := func() (*client.Client, error) {
+		news := false // of the goroutine of the client
 		return adapter.Join(s.ctx, s.edge.Hub(), carrier.LLUDP, home, client.Config{
 			Message: func(_ *client.Client, m client.Message) { messages <- string(m.Data) },
-		}, nil)
+			Change:  func(*client.Client, *client.State, []int) { news = true },
+		}, func() {
+			if news {
+				told <- "changes"
+			}
+			news = false
+		})
 	}
 	c, err := join()
 	if err != nil {
@@ -58,6 +65,11 @@ func TestAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.sees(other, "L", u16(7))
+	s.publish(`{"op":"set","key":"lamp","values":{"level":8}}`)
+	receive(t, told, "the adapter is told that it has heard all changes of a batch")
+	if n := lamp.At(0).Int(); n != 8 {
+		t.Errorf("the lamp has %d, want what the game set, 8", n)
+	}
 	if err := c.Send([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
