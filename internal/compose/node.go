@@ -183,17 +183,19 @@ func Security(c *config.NATS) natsbus.Security {
 }
 
 // openStore calls open until it succeeds, while JetStream is not available. timeout is how
-// long it may take; 0 is without limit. ErrDeployment ends the attempts: the streams
-// contradict this node, and waiting does not help.
-func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, open func(context.Context) error) error {
+// long it may take; 0 is without limit. ErrDeployment and ErrReplicas end the attempts: the streams
+// contradict the flags, and waiting does not help. replicas is the flag with the number of their copies.
+func openStore(ctx context.Context, timeout time.Duration, replicas string, log *slog.Logger, open func(context.Context) error) error {
 	start := time.Now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := open(attempt)
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
+		case err == nil || ctx.Err() != nil:
 			return err
+		case errors.Is(err, jetstream.ErrDeployment) || errors.Is(err, jetstream.ErrReplicas):
+			return storeProblem(err, replicas)
 		case timeout > 0 && time.Since(start) >= timeout:
 			return fmt.Errorf("gave up after %v: %w", timeout, err)
 		}
