@@ -24,20 +24,21 @@ import (
 
 // A node is what relays and edges have in common.
 type node struct {
-	name      string
-	shards    int
-	subjects  subject.Names
-	inbox     string            // begins the subjects on which the node gets answers
-	peerInbox string            // begins those on which an edge gets the answers of edges; empty for relays
-	bus       *natsbus.Bus      // the first of buses
-	buses     []*natsbus.Bus    // all connections to NATS
-	embedded  *natsembed.Server // nil if NATS runs elsewhere
-	gossip    *gossip.Gossip    // nil without --gossip-join
-	tel       *telemetry.Telemetry
-	admin     *telemetry.Server
-	misrouted atomic.Bool // publishes do not reach relays, as far as watchMapping knows
-	silent    atomic.Bool // NATS does not answer, as far as pulse knows
-	log       *slog.Logger
+	name        string
+	shards      int
+	subjects    subject.Names
+	inbox       string            // begins the subjects on which the node gets answers
+	peerInbox   string            // begins those on which an edge gets the answers of edges; empty for relays
+	bus         *natsbus.Bus      // the first of buses
+	buses       []*natsbus.Bus    // all connections to NATS
+	embedded    *natsembed.Server // nil if NATS runs elsewhere
+	gossip      *gossip.Gossip    // nil without --gossip-join
+	tel         *telemetry.Telemetry
+	admin       *telemetry.Server
+	misrouted   atomic.Bool // publishes do not reach relays, as far as watchMapping knows
+	silent      atomic.Bool // NATS does not answer, as far as pulse knows
+	silenceTold bool        // and the log says so; belongs to the goroutine that follows pulse
+	log         *slog.Logger
 
 	leaving chan struct{} // closed when the node begins to end, for whatever reason
 	step    atomic.Value  // string: what the node does to end

@@ -228,8 +228,7 @@ func (n *relayNode) follow(ctx context.Context) {
 		case <-wait.C:
 			joined = true
 		case reached = <-alive:
-			n.silent.Store(!reached)
-			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
+			n.noteAlive(reached)
 		}
 	}
 }
