@@ -135,7 +135,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		h := edgeHealth(d.edge, edgeBus, d.logs)
 		h.Ready = h.Ready && d.relay.Ready()
 		return h
-	}, nil)
+	}, nil, d.relay)
 }
 
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS

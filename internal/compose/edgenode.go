@@ -95,7 +95,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	if n.forward != nil {
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
-	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain); err != nil {
+	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
 		return err
 	}
 	if c.Auth == "open" {

@@ -34,7 +34,7 @@ func (l Logging) Logger(w io.Writer) *slog.Logger {
 // it sets the default address, as `set:"http=127.0.0.1:8413"`.
 type Admin struct {
 	HTTP      string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Address to serve /livez, /readyz and /metrics on; empty = do not serve them (default ${http})."`
-	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" want:"file" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug/pprof must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
+	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" want:"file" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
 	Pprof     bool   `help:"Serve /debug/pprof on --http. It exposes the process's memory and call stacks, so keep it off public addresses."`
 }
 

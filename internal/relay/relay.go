@@ -190,6 +190,7 @@ func (r *Relay) watch(ctx context.Context) {
 				w.commands.Put(func(now time.Time) {
 					w.asked.Store(0)
 					w.logStore(now)
+					w.measure(now)
 				})
 			}
 		}
