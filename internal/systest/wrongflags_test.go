@@ -54,6 +54,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "a file that is no token, of relay dev", args: "relay dev --http-token=@text", says: []string{"--http-token: @text: want one word"}},
 
 	{why: "logins without keys", args: "edge serve --auth=token", says: []string{"--auth: token needs --token-keys"}},
+	{why: "a misspelt variable is named beside what is missing", args: "edge serve --auth=token", env: "DNP_TOKEN_KEY=@token.pub", says: []string{`DNP_TOKEN_KEY is of no flag, did you mean "DNP_TOKEN_KEYS"?`, "--auth: token needs --token-keys"}},
 	{why: "keys without logins", args: "edge serve --token-keys=@token.pub", says: []string{"--token-keys: needs --auth token"}},
 	{why: "a private key for edges", args: "edge serve --auth=token --token-keys=@token.key", says: []string{"--token-keys: file @token.key key 1: is a private key; an edge needs only the public key"}},
 	{why: "no key at all", args: "relay dev --auth=token --token-keys=@text", says: []string{"--token-keys: file @text contains text outside of PEM blocks"}},
