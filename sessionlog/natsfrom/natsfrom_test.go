@@ -308,6 +308,7 @@ func TestFailedIsTold(t *testing.T) {
 		connected, told bool
 		why             string
 	}{
+		{-5, true, false, "a message fails just before the connection is lost"},
 		{0, false, false, "the loss of the connection is told already"},
 		{60, false, false, "for a minute"},
 		{61, true, false, "the connection is back, and the stream has no leader"},
