@@ -61,12 +61,19 @@ recipes-test: ## Test the game servers of examples/publishers in TypeScript and 
 viewer-test: build ## Have an unmodified bot of Second Life (node-metaverse) play on `relay dev`; needs Node 20 or newer and npm
 	cd internal/edge/lludp/testdata/bot && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
+.PHONY: console
+console: ## Build the page of the console from the folder console into internal/console/assets; needs Node 20 or newer and npm
+	cd console && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
 .PHONY: browser-test
 browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tmp/screens, in 4 minutes; needs Node 20.10 or newer, npm and Chromium (CHROMIUM=program)
 	@mkdir -p tmp/screens
 	cp examples/web/dnprelay.js tmp/dnprelay.js
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run bundle
 	@cmp examples/web/dnprelay.js tmp/dnprelay.js || { echo "examples/web/dnprelay.js was not that of clients/typescript; now it is" >&2; exit 1; }
+	@rm -rf tmp/console && cp -r internal/console/assets tmp/console
+	$(MAKE) --no-print-directory console
+	@diff -r internal/console/assets tmp/console >/dev/null || { echo "internal/console/assets was not that of console; now it is" >&2; exit 1; }
 	cd clients/typescript && SCREENS="$(CURDIR)/tmp/screens" npm run browser-test
 
 .PHONY: godot4

@@ -113,6 +113,16 @@ func (m Member) Address(s Service) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
+// Ports returns the ports at which m offers a service, each once, in the order of its addresses.
+func (m Member) Ports(s Service) (ports []uint16) {
+	for _, a := range m.Addresses {
+		if a.Service == s && !slices.Contains(ports, a.Addr.Port()) {
+			ports = append(ports, a.Addr.Port())
+		}
+	}
+	return ports
+}
+
 func (m Member) format() uint8 { return max(m.Format, format.Oldest) }
 
 // MetadataMax is how many bytes memberlist carries for a node (its MetaMaxSize).

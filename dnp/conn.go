@@ -352,3 +352,57 @@ func (c *Conn) receiveConnecting(p []byte, now instant) {
 		c.endSilently(CloseRejected)
 	}
 }
+
+// A ConnSurvey says how a connection is, for people who look at it.
+type ConnSurvey struct {
+	Up, Offered, Queued int // links that we offer: the peer has them or seems to, it has not answered, it was not sent the offer
+	Own                 int // links that the peer offered
+	LinksMax, IDsLeft   int // links that we may offer, LinkIds that are left
+
+	Waiting    int // links whose values wait for the budget
+	OldestWait time.Duration
+
+	Heard     time.Duration // since the last valid datagram
+	Loss      float32       // share of datagrams of both sides that were lost lately
+	RoundTrip time.Duration // 0 before the first sample
+	Rate      int           // bytes a second that the peer is sent at most; 0 for no limit
+	Slowed    float32       // 1, or by how much a crowded path lowers the rate
+	Used      float32       // share of the saved budget that is spent
+	Blocked   bool          // the way takes no bytes now (Endpoint.SetRoom)
+}
+
+// Survey looks at a connection and changes nothing. It takes time for each link.
+func (e *Endpoint) Survey(now time.Time, c *Conn) ConnSurvey {
+	t, at := &c.links, e.clock.advance(now)
+	s := ConnSurvey{
+		Own: len(t.peer), LinksMax: e.cfg.LinksMax, IDsLeft: t.ids.usable() - len(t.ids.index),
+		Heard: at.sub(c.life.heard), Loss: c.loss.seen, RoundTrip: time.Duration(c.trip.mean) * time.Microsecond,
+		Slowed: c.budget.crowd.price, Blocked: c.budget.crowd.room == 0,
+	}
+	for i := range t.slots {
+		switch l := &t.slots[i]; {
+		case l.has(linkByPeer):
+		case l.phase == LinkQueued:
+			s.Queued++
+		case l.phase == LinkOffered:
+			s.Offered++
+		case l.phase >= LinkPresumed:
+			s.Up++
+		}
+	}
+	for _, w := range t.waiting {
+		if t.slots[w.slot].has(linkWaiting) { // else the link was taken down
+			s.Waiting++
+			s.OldestWait = max(s.OldestWait, at.sub(w.since))
+		}
+	}
+	if r := &e.rate; r.perByte > 0 {
+		s.Rate = int(float64(time.Second) / r.perByte / float64(s.Slowed))
+		saved := at.sub(max(c.budget.spent, at.add(-r.burst)))
+		s.Used = 1 - float32(max(0, saved))/float32(r.burst)
+	}
+	return s
+}
+
+// SurveyCost returns how many entries Survey has to look at.
+func (e *Endpoint) SurveyCost(c *Conn) int { return len(c.links.slots) + len(c.links.waiting) }

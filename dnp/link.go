@@ -383,3 +383,58 @@ func (t *linkTable) changeID(slot int) bool {
 	l.flags &^= linkProven
 	return true
 }
+
+// A LinkSurvey says how far a link is, for people who ask what the peer has.
+type LinkSurvey struct {
+	LinkInfo
+	Phase  LinkPhase
+	Proven bool // the peer has said something about the link, or offered it
+	Ahead  int  // offers that are sent before that of this link, if it is queued
+
+	Held, Newest uint32 // the version up to which the peer was sent values, 0 if all are due; the newest one
+	Lacks        int    // values that changed since and were not sent; values that are only repeated do not count
+
+	Waits   bool // for the budget
+	Waiting time.Duration
+
+	// Times of the values; less than 0 for never.
+	Quiet   time.Duration // since the last change that was flushed
+	Refresh time.Duration // until the last changes are repeated
+	Scrub   time.Duration // until all values are sent again, about
+}
+
+// SurveyLink looks at the link of a connection to s and changes nothing.
+func (e *Endpoint) SurveyLink(now time.Time, c *Conn, s *Source) (v LinkSurvey, ok bool) {
+	t, at := &c.links, e.clock.advance(now)
+	slot, ok := t.find(s)
+	if !ok {
+		return v, false
+	}
+	l := &t.slots[slot]
+	v = LinkSurvey{
+		LinkInfo: LinkInfo{ID: l.id, ReadOnly: l.has(linkReadOnly)}, Phase: l.phase, Proven: l.has(linkProven) || l.has(linkByPeer),
+		Held: l.sent, Newest: s.version, Waits: l.has(linkWaiting), Quiet: -1, Refresh: -1, Scrub: t.scrubIn(slot, at),
+	}
+	if l.phase == LinkQueued {
+		v.Ahead = max(0, slices.Index(t.send.offers, uint16(slot)))
+	}
+	switch {
+	case !l.weSend():
+	case l.sent == 0 && l.has(linkChanged): // without the flag, the values are only repeated
+		v.Lacks = len(s.changed)
+	case l.sent != 0 && (l.sent < s.changedVersion || s.dirty && s.refresh.wanted):
+		v.Lacks = s.newer(l.sent)
+	}
+	for _, w := range t.waiting {
+		if v.Waits && int(w.slot) == slot {
+			v.Waiting = at.sub(w.since)
+		}
+	}
+	if s.changedAt != never {
+		v.Quiet = at.sub(s.changedAt)
+	}
+	if s.refresh.timer.place != 0 {
+		v.Refresh = max(0, s.refresh.timer.at.sub(at))
+	}
+	return v, true
+}

@@ -274,3 +274,13 @@ func (t *linkTable) scrubLink(slot int, now instant) int {
 	t.markRepeat(slot)
 	return s.updateSize()
 }
+
+// scrubIn returns in about what time the round comes to a link, or less than 0 if it never does.
+func (t *linkTable) scrubIn(slot int, now instant) time.Duration {
+	if t.scrub.at == never || len(t.slots) == 0 {
+		return -1
+	}
+	n := len(t.slots)
+	between := (slot - t.scrub.slot + n) % n
+	return max(0, t.scrub.at.sub(now)) + t.core.cfg.ScrubInterval*time.Duration(between)/time.Duration(n)
+}

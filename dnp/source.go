@@ -236,6 +236,16 @@ func (s *Source) lastNewer(version uint32) int {
 	return -1
 }
 
+// newer returns how many values are newer than version.
+func (s *Source) newer(version uint32) (n int) {
+	for _, v := range s.changed {
+		if v > version {
+			n++
+		}
+	}
+	return n
+}
+
 // A refresher is a Source's schedule of repeats. LinkUpdates are neither acknowledged
 // nor numbered, so the loss of a last update would never be noticed (dnp/PROTOCOL.md,
 // Updates). A Source that stopped changing therefore gives its latest changes a new

@@ -46,6 +46,8 @@
 // A game server therefore states each change once and may forget it. Config.Status and Stats tell of outages, and
 // State shows the copy.
 //
+// With Put.TTL a state ends when the game server has ended: the Space says it again as long as it lives.
+//
 // The Space checks values against their types before it sends them. An error names the op
 // and the value.
 //

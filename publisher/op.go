@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -36,6 +37,12 @@ type Put struct {
 	// away the one that it has; nil leaves it. A relay of a release before it refuses that.
 	Interest any
 	Values   []Value
+
+	// TTL lets the state end with the game server: the relay removes it when nothing was published about it for
+	// this time, 1 s to 7 days. The Space says it again three times within that. 0 is for ever. Choose more than the
+	// outages of NATS that the state has to outlive, and use it when all relays know it: one of a release before it refuses the
+	// put, and drops the state when it takes the space over.
+	TTL time.Duration
 }
 
 // A Value is one value of a state that is put.
@@ -183,6 +190,7 @@ type putJSON struct {
 	Audience json.RawMessage `json:"audience"`
 	Priority int             `json:"priority,omitempty"`
 	Details  []detailJSON    `json:"lod,omitempty"`
+	TTL      string          `json:"ttl,omitempty"`
 	Interest json.RawMessage `json:"interest,omitempty"`
 	Values   []valueJSON     `json:"values"`
 }
@@ -266,6 +274,9 @@ func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
 	if len(p.Interest) > 0 {
 		b = append(append(b, `,"interest":`...), p.Interest...)
 	}
+	if p.TTL != "" {
+		b = append(append(append(b, `,"ttl":"`...), p.TTL...), '"')
+	}
 	b = append(b, `,"values":[`...)
 	for i := range p.Values {
 		if i > 0 {
@@ -348,6 +359,9 @@ func (o Put) encode() (op, error) {
 	form := &putJSON{
 		Op: "put", Key: o.Key, Message: text(o.Message), Describe: o.Describe, Farewell: text(o.Farewell),
 		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]valueJSON, len(o.Values)),
+	}
+	if o.TTL != 0 {
+		form.TTL = payload.DurationText(o.TTL)
 	}
 	for _, d := range o.Details {
 		form.Details = append(form.Details, detailJSON(d))

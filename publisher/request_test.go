@@ -114,7 +114,7 @@ func TestComposeTraces(t *testing.T) {
 // TestPutForm requires that the put of a state is that of encoding/json.
 func TestPutForm(t *testing.T) {
 	put := Put{
-		Key: "k", Message: "a \"b\"\n", Farewell: "ü", Access: Access{Writers: []string{"c"}}, Audience: Who{Groups: []string{"g"}}, Priority: 3,
+		Key: "k", Message: "a \"b\"\n", Farewell: "ü", Access: Access{Writers: []string{"c"}}, Audience: Who{Groups: []string{"g"}}, Priority: 3, TTL: 90 * time.Second,
 		Details: []Detail{{Groups: []string{"far"}, Precision: 2, Rate: 0.5}},
 		Values: []Value{
 			{Name: "a", Type: Float32, Value: 1e-9, Precision: 1e-7, Nullable: true, Null: 1, Min: -1, Max: 2, Rate: 5, NonFinite: true},

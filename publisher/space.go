@@ -53,6 +53,7 @@ type Space struct {
 	inFlight    map[topic]int // ops of sent, by topic
 	delayed     []delayedOp   // in the order of their times
 	asserting   []string      // keys of states that a new relay has yet to hear of
+	lives       lives
 	last        uint64        // id of the last request
 	backoff     time.Duration // pause after the next failure
 	pausedUntil time.Time     // flush sends nothing before
@@ -327,6 +328,7 @@ func (s *Space) turn() time.Duration {
 		if s.assertable() {
 			s.assertSome(assertMax)
 		}
+		s.lives.renew(now, s)
 		if next = s.probe(now); next == nil {
 			next = s.flush(now)
 		}
@@ -356,12 +358,15 @@ func (s *Space) turn() time.Duration {
 
 // untilNext returns how long run may sleep.
 func (s *Space) untilNext(now time.Time) time.Duration {
-	if s.assertable() || s.sendable(now) {
+	if s.assertable() || s.lives.renewable(&s.out) || s.sendable(now) {
 		return 0
 	}
 	at := now.Add(s.p.cfg.Probe)
 	if len(s.states) > 0 && len(s.sent) == 0 {
 		at = s.heard.Add(s.p.cfg.Probe)
+	}
+	if next, ok := s.lives.next(); ok && next.Before(at) {
+		at = next
 	}
 	for _, r := range s.sent {
 		if r.deadline.Before(at) {

@@ -158,6 +158,25 @@ func TestReassert(t *testing.T) {
 }
 
 // TestClosed requires that every call ends when the publisher is closed.
+// TestTTL: a state with a time to live lives while the Space does, and ends with it. Another one without stays.
+func TestTTL(t *testing.T) {
+	s := newScene(t, publisher.Config{})
+	s.hold(1)
+	mortal := tower(1)
+	mortal.TTL = time.Second
+	s.publish("the states", mortal, lamp(1))
+	const renewals = 5 // take longer than the time to live
+	both := map[string]string{"tower": "hp=1 owner=null ", "lamp": "on=1 hue=1 "}
+	for end := time.Now().Add(patience); s.space.Stats().Accepted < 2+renewals; {
+		s.holds("the Space says the state again", both)
+		if time.Now().After(end) {
+			t.Fatalf("%+v, want %d renewals", s.space.Stats(), renewals)
+		}
+	}
+	s.space.Close()
+	s.holds("the Space has ended", map[string]string{"lamp": "on=1 hue=1 "})
+}
+
 func TestClosed(t *testing.T) {
 	s := newScene(t, publisher.Config{})
 	if err := s.space.Post(tower(1)); err != nil {

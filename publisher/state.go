@@ -214,9 +214,13 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 			if old.put != nil && st.put.Interest == nil {
 				st.put.Interest = old.put.Interest // as the relay leaves it
 			}
+			if st.put.TTL == "" && old.put != nil && old.put.TTL != "" {
+				st.put.TTL = "0s" // without it the relay would keep the time to live
+			}
 			old.bound.end()
 		}
 		s.states[o.Key], p.put = st, true
+		s.lives.begin(now, o.Key, o.TTL)
 	case Set:
 		p.sets = s.state(o.Key).set(e.values)
 	case Remove:
@@ -293,7 +297,7 @@ func (s *Space) clear(time.Time) error {
 	}
 	clear(s.states)
 	clear(s.interests)
-	s.removed, s.asserting = nil, nil
+	s.removed, s.asserting, s.lives = nil, nil, lives{}
 	return nil
 }
 

@@ -63,6 +63,15 @@ func (s *Store) Leave(client, session string) {
 	s.records.everyEye()
 }
 
+// Look returns whether the space has a state with a key, and how many sessions of a client.
+func (s *Store) Look(key, client string) (state bool, sessions int) {
+	if p := s.clients[client]; p != nil {
+		sessions = p.sessions
+	}
+	st := s.states.byKey[key]
+	return st != nil && !st.dead && !st.hidden, sessions
+}
+
 // ForgetAbsent removes the groups and eyes of clients without a session. A holder that restored the
 // space calls it once all edges have reported their sessions, because clients may have left
 // while the shard had no holder.
@@ -195,7 +204,7 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 		s.stats.WritesStale++
 		return m.again(number)
 	}
-	if err := s.checkWrite(st, w); err != nil {
+	if err := st.checkWrite(&s.edit, w); err != nil {
 		s.sendRefused(now, st.refusedEvent(w, err.Code))
 		return WriteRefused
 	}
@@ -217,20 +226,20 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 
 // checkWrite reports why the client may not write these values. Without an error the edit is
 // ready to be applied.
-func (s *Store) checkWrite(st *stored, w *Write) *Error {
+func (st *stored) checkWrite(e *edit, w *Write) *Error {
 	if !st.Desc.Access.MayWrite(w.Client) {
 		return Errorf(CodeNotAuthorised, "%q may not write %q", w.Client, st.Desc.Key)
 	}
-	s.edit.reset(len(st.schema.defs))
+	e.reset(len(st.schema.defs))
 	for _, v := range w.Values {
 		if v.Index < 0 || v.Index >= len(st.schema.defs) {
 			return Errorf(CodeBadRequest, "no value has index %d", v.Index)
 		}
-		if err := s.edit.add(st.schema, v.Index, Encoded{v.Type, v.Value}); err != nil {
+		if err := e.add(st.schema, v.Index, Encoded{v.Type, v.Value}); err != nil {
 			return err
 		}
 	}
-	return st.fits(&s.edit, st.Desc.Message)
+	return st.fits(e, st.Desc.Message)
 }
 
 // refusedEvent returns the event for a write that is refused as a whole.

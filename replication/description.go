@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -58,6 +59,10 @@ type Description struct {
 	// Priority is the weight of the state, 1 to PriorityMax, when the budget of a client does
 	// not suffice for all states. 0 stands for 1.
 	Priority uint8
+
+	// TTL is how long the state lives after the last op of a publisher about it; 0 for ever. Only
+	// the Store of a space knows it.
+	TTL time.Duration
 
 	// Details are the reduced levels of detail for some clients. The first level that lists a
 	// client applies.
@@ -270,6 +275,7 @@ const (
 	describeVersion = 2    // without bounds
 	describeBounded = 3    // with bounds
 	describeStructs = 4    // with bounds, perhaps none, and components of values
+	describeTTL     = 5    // with bounds and components, perhaps none, and a time to live
 	nullableBit     = 0x80 // of a value's type byte
 	memberGroup     = 0    // kinds of members of an audience
 	memberClient    = 1
@@ -277,7 +283,7 @@ const (
 
 // appendDescribe appends the data of a Describe record for replicas:
 //
-//	version  uint8 = 2 (3 and 4 as in appendStoredDescribe); a reader refuses any other
+//	version  uint8 = 2 (3 to 5 as in appendStoredDescribe); a reader refuses any other
 //	key      {length uint8, bytes}
 //	access   uint8; of writers: count uint16, count × {length uint8, bytes}
 //	audience uint8; of listed and all-but: count uint16, count × {kind uint8, length uint8, bytes}
@@ -314,13 +320,17 @@ func appendDescription(b []byte, d *Description) []byte {
 
 // appendStoredDescribe appends the data of a Describe record for the durable store. With
 // bounds, that is version 3 and ends with the output of appendBounds; if values have components,
-// it is version 4 and ends with the output of appendBounds and appendStructs. Replicas get
-// neither, because only the authority applies them; an edge whose release does not know them
+// it is version 4 and ends with the output of appendBounds and appendStructs; with a time to
+// live it is version 5, which ends with it in nanoseconds, uint64, behind those. Replicas get none of them, because only the authority applies them; an edge whose release does not know them
 // can therefore follow.
 func appendStoredDescribe(b []byte, d *Description) []byte {
 	start := len(b)
 	b = appendDescribe(b, d)
 	switch {
+	case d.TTL > 0:
+		b[start] = describeTTL
+		b = appendStructs(appendBounds(b, d.Values), d.Values)
+		b = binary.LittleEndian.AppendUint64(b, uint64(d.TTL))
 	case structured(d.Values):
 		b[start] = describeStructs
 		b = appendStructs(appendBounds(b, d.Values), d.Values)
@@ -376,7 +386,7 @@ func appendDefs(b []byte, defs []ValueDef, valueMax uint16) []byte {
 func parseDescribe(p []byte) (*Description, error) {
 	r := wire.NewReader(p)
 	version := r.Uint8()
-	if version < describeVersion || version > describeStructs {
+	if version < describeVersion || version > describeTTL {
 		return nil, errMessage
 	}
 	d := &Description{Key: readShort(&r)}
@@ -420,6 +430,11 @@ func (d *Description) readStored(r *wire.Reader, version uint8) error {
 		if readBounds(r, d.Values) != nil || readStructs(r, d.Values, d.ValueMax) != nil || !structured(d.Values) {
 			return errMessage
 		}
+	case describeTTL:
+		if readBounds(r, d.Values) != nil || readStructs(r, d.Values, d.ValueMax) != nil {
+			return errMessage
+		}
+		return d.readTTL(r)
 	}
 	return nil
 }

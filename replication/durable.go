@@ -93,7 +93,9 @@ func (s *Store) MarkAllDirty(now time.Time) {
 // must restore before the first Publish, Write or Advance.
 //
 // The Store does not emit restored states: replicas see the higher epoch and ask for what
-// differs. After an error the store is unchanged, except that it does not assign the number.
+// differs. The time to live of a restored state begins with the first Advance, because its publisher
+// may have had no holder to publish to. After an error the store is unchanged, except that it does
+// not assign the number.
 func (s *Store) Restore(number uint64, data []byte) error {
 	if number > numberMax {
 		return errMessage
@@ -115,6 +117,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 		st.refs = append(st.refs, s.refs.allocate(st))
 	}
 	s.states.insert(st)
+	s.expiries.restore(st)
 	s.records.use(st.Desc.Interest, 1)
 	return nil
 }

@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 
 // Bounds in bytes.
 const (
-	memoryStore   = 830
+	memoryStore   = 840
 	memoryReplica = 640
 	memoryValue   = 5
 )

@@ -151,6 +151,10 @@ func (w *world) newHolder(durable map[uint64][]byte) {
 // and by checksum.
 func (w *world) equal(why string) {
 	w.Helper()
+	for ended := uint64(0); ended != w.store.stats.Expired; {
+		ended = w.store.stats.Expired
+		w.step(500 * time.Millisecond) // replicas have to learn of a state that ends at the last moment
+	}
 	w.twin.equal(w, w.store)
 	epoch, seq := w.store.Position()
 	for i, r := range w.replicas {

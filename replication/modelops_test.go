@@ -27,16 +27,53 @@ type twin struct {
 	states    map[string][]string
 	groups    map[string]string
 	eyes      map[string]string
-	interests map[string]string // named ones
-	interest  map[string]string // of states: a name, or what it says
+	interests map[string]string        // named ones
+	interest  map[string]string        // of states: a name, or what it says
+	ttl       map[string]time.Duration // of the states that have a time to live
+	until     map[string]time.Time     // when those end
 }
 
 func newTwin() twin {
-	return twin{map[string][]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+	return twin{
+		map[string][]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{},
+		map[string]time.Duration{}, map[string]time.Time{},
+	}
+}
+
+// mention begins the time of a state again.
+func (m *twin) mention(now time.Time, key string) {
+	if m.ttl[key] > 0 {
+		m.until[key] = now.Add(m.ttl[key])
+	}
+}
+
+func (m *twin) remove(key string) {
+	delete(m.states, key)
+	delete(m.interest, key)
+	delete(m.ttl, key)
+	delete(m.until, key)
+}
+
+func (m *twin) clear() {
+	clear(m.states)
+	clear(m.interests)
+	clear(m.interest)
+	clear(m.ttl)
+	clear(m.until)
+}
+
+// expire removes the states whose time was over at the last step, a millisecond ago.
+func (m *twin) expire(now time.Time) {
+	for key, until := range m.until {
+		if until.Before(now) {
+			m.remove(key)
+		}
+	}
 }
 
 func (m *twin) equal(t *world, s *Store) {
 	t.Helper()
+	m.expire(t.now)
 	n := 0
 	for key, st := range s.states.byKey {
 		if client, ok := recordClient(key); ok {
@@ -146,6 +183,7 @@ func (w *world) key() string { return fmt.Sprintf("k.%d", w.rand.IntN(12)) }
 // op applies one random op to the store and the twin.
 func (w *world) op() {
 	key := w.key()
+	w.twin.expire(w.now)
 	_, exists := w.twin.states[key]
 	var op Op
 	var twin func()
@@ -155,20 +193,13 @@ func (w *world) op() {
 	case n < 14:
 		op, twin = w.set(key)
 	case n < 15:
-		op, twin = Op{Kind: OpRemove, Key: key}, func() {
-			delete(w.twin.states, key)
-			delete(w.twin.interest, key)
-		}
+		op, twin = Op{Kind: OpRemove, Key: key}, func() { w.twin.remove(key) }
 	case n < 17:
 		op = Op{Kind: OpAudience, Key: key, HasAudience: true, Audience: Audience{Kind: AudienceListed, Groups: []string{fmt.Sprint("g", w.rand.IntN(5))}}}
 	case n < 18:
 		op, twin = w.group()
 	case n < 19 && w.rand.IntN(20) == 0:
-		op, twin = Op{Kind: OpClear}, func() {
-			clear(w.twin.states)
-			clear(w.twin.interests)
-			clear(w.twin.interest)
-		}
+		op, twin = Op{Kind: OpClear}, w.twin.clear
 	case n < 19:
 		op, twin = w.nameInterest()
 	case n < 20 && w.rand.IntN(2) == 0:
@@ -185,6 +216,9 @@ func (w *world) op() {
 	w.publish(op)
 	if twin != nil {
 		twin()
+	}
+	if op.Key != "" {
+		w.twin.mention(w.now, op.Key)
 	}
 }
 
@@ -231,7 +265,16 @@ func (w *world) put(key string) (Op, func()) {
 	if op.HasInterest = true; defs[1].Name == "pos" {
 		op.Interest, op.InterestName, told = w.anyInterest()
 	}
-	return op, func() { w.twin.states[key], w.twin.interest[key] = values, told }
+	if w.rand.IntN(4) == 0 {
+		op.HasTTL, op.TTL = true, time.Duration(w.rand.IntN(4))*time.Second
+	}
+	return op, func() {
+		w.twin.states[key], w.twin.interest[key] = values, told
+		if op.HasTTL {
+			delete(w.twin.until, key)
+			w.twin.ttl[key] = op.TTL
+		}
+	}
 }
 
 // anyInterest returns none, one with a name that the space has, or one of the state, and its form in the twin.
@@ -422,5 +465,7 @@ func (w *world) relearn() {
 			}
 		}
 		w.twin.states[key] = values
+		w.twin.ttl[key] = st.Desc.TTL
+		w.twin.mention(w.now, key)
 	}
 }

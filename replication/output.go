@@ -65,7 +65,7 @@ type Event struct {
 	Missed  uint64       // of refused: earlier events of the client that were left out
 
 	Shard     int       // of reassert
-	LostAfter time.Time // of reassert
+	LostAfter time.Time // of reassert; zero if the node does not know it
 	Numbers   []uint64  // of uncertain
 	Command   string    // of command: its name
 }

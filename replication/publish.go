@@ -45,15 +45,17 @@ type Op struct {
 	Describe    bool // the message describes the state: its key and the names of its values
 	Farewell    []byte
 	Access      Access
-	Audience    Audience // also of audience, which has it or Details
-	Priority    uint8    // 1 to PriorityMax
-	Details     []Detail // also of audience
+	Audience    Audience      // also of audience, which has it or Details
+	Priority    uint8         // 1 to PriorityMax
+	TTL         time.Duration // TTLMin to TTLMax; 0 for none
+	Details     []Detail      // also of audience
 	HasMessage  bool
 	HasDescribe bool // Describe is given, so Message is not
 	HasFarewell bool
 	HasAccess   bool
 	HasAudience bool
 	HasPriority bool
+	HasTTL      bool
 	HasDetails  bool
 	Values      []PutValue
 
@@ -103,13 +105,13 @@ type Answer struct {
 	Results    []*Error // one per op if the publish was not atomic; nil if the op was applied
 }
 
-// Publish applies a message of a publisher. Advance returns the answer. The Store keeps nothing
-// of p.
-func (s *Store) Publish(now time.Time, p Publish) {
+// Publish applies a message of a publisher. Advance returns the answer. The result is the error of the
+// message, or of the first op that was not applied, for those who trace it. The Store keeps nothing of p.
+func (s *Store) Publish(now time.Time, p Publish) *Error {
 	s.stats.Publishes++
 	a := Answer{Token: p.Token}
 	if a.Err = s.admit(&p); a.Err == nil {
-		a.Results, a.Err = s.applyOps(p.Ops, p.Atomic)
+		a.Results, a.Err = s.applyOps(now, p.Ops, p.Atomic)
 	}
 	send := s.batch.send
 	if a.Err != nil {
@@ -119,6 +121,20 @@ func (s *Store) Publish(now time.Time, p Publish) {
 	if p.Token != 0 {
 		send(Output{Kind: OutputAnswer, Answer: a})
 	}
+	return a.refused()
+}
+
+// refused returns the first error of the answer, or nil.
+func (a *Answer) refused() *Error {
+	if a.Err != nil {
+		return a.Err
+	}
+	for _, err := range a.Results {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // admit reports why the Store refuses a publish without looking at its ops.
@@ -139,7 +155,7 @@ func (s *Store) admit(p *Publish) *Error {
 
 // applyOps applies all ops or none if atomic, and otherwise every op by itself. A single op needs
 // no journal, because every op checks everything before it changes anything.
-func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
+func (s *Store) applyOps(now time.Time, ops []Op, atomic bool) (results []*Error, err *Error) {
 	switch {
 	case !atomic:
 		results = make([]*Error, len(ops))
@@ -154,12 +170,14 @@ func (s *Store) applyOps(ops []Op, atomic bool) (results []*Error, err *Error) {
 		err.Op = i
 		if atomic {
 			s.journal.rollback()
+			s.expiries.rollback()
 			return nil, err
 		}
 		s.stats.PublishErrors++
 		results[i] = err
 	}
 	s.journal.commit()
+	s.expiries.commit(now)
 	for i := range ops {
 		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
 			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
@@ -224,6 +242,7 @@ func (s *Store) set(op *Op) *Error {
 		return err
 	}
 	s.applyEdit(st, &s.edit)
+	s.expiries.mention(st)
 	return nil
 }
 
@@ -265,6 +284,7 @@ func (s *Store) audience(op *Op) *Error {
 	if err := checkDetails(op.Details); err != nil {
 		return err
 	}
+	s.expiries.mention(st)
 	return s.redescribe(st, op.description(st), st.schema)
 }
 
@@ -274,7 +294,7 @@ func (s *Store) redescribe(st *stored, desc Description, c *schema) *Error {
 	s.scratch = appendDescription(s.scratch[:0], old)
 	n := len(s.scratch)
 	s.scratch = appendDescription(s.scratch, &desc)
-	if c == st.schema && string(s.scratch[:n]) == string(s.scratch[n:]) {
+	if c == st.schema && desc.TTL == old.TTL && string(s.scratch[:n]) == string(s.scratch[n:]) {
 		return nil
 	}
 	sum, err := s.own(&desc, c)
@@ -353,6 +373,7 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 		return err
 	}
 	s.applyEdit(st, &s.edit)
+	s.expiries.mention(st)
 	return nil
 }
 
@@ -386,6 +407,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	s.next++
 	c.refs++
 	s.states.insert(st)
+	s.expiries.mention(st)
 	s.records.use(st.Desc.Interest, 1)
 	s.journal.note(func() {
 		s.states.detach(st)
@@ -398,12 +420,17 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 // detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
 	s.states.detach(st)
+	expires := st.expiry.place > 0
+	s.expiries.heap.Remove(st)
 	s.records.use(st.Desc.Interest, -1)
 	if st.introduced {
 		s.batch.removed = append(s.batch.removed, st)
 	}
 	s.journal.note(func() {
 		s.states.reattach(st)
+		if expires {
+			s.expiries.heap.Set(st)
+		}
 		s.records.use(st.Desc.Interest, 1)
 		s.batch.removed = slices.DeleteFunc(s.batch.removed, func(r *stored) bool { return r == st })
 	})
@@ -421,6 +448,7 @@ func (op *Op) description(old *stored) Description {
 	replaceIf(op.HasAudience, &d.Audience, op.Audience)
 	replaceIf(op.HasPriority, &d.Priority, op.Priority)
 	replaceIf(op.HasDetails, &d.Details, op.Details)
+	replaceIf(op.HasTTL, &d.TTL, op.TTL)
 	return d
 }
 
@@ -491,6 +519,9 @@ func checkPut(op *Op, messageMax int) *Error {
 		return err
 	}
 	if err := checkDetails(op.Details); err != nil {
+		return err
+	}
+	if err := checkTTL(op.TTL); err != nil {
 		return err
 	}
 	return op.Audience.check()

@@ -236,7 +236,7 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 			continue
 		}
 		begin := len(p.records)
-		if s.equal(st, has) {
+		if st.equal(&s.scratch, has) {
 			p.records = st.appendAssigns(p.records)
 			p.records = s.appendChecksums(p.records, st)
 		} else {
@@ -252,10 +252,10 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 }
 
 // equal reports whether a replica with these views has st in its current form.
-func (s *Store) equal(st *stored, has map[view.EntityID]sums) bool {
+func (st *stored) equal(scratch *[]byte, has map[view.EntityID]sums) bool {
 	for i, r := range st.schema.ranges {
 		have, ok := has[view.Entity(st.Number, i)]
-		if !ok || have.describe != st.sum || have.keyframe != st.crc(&s.scratch, r) {
+		if !ok || have.describe != st.sum || have.keyframe != st.crc(scratch, r) {
 			return false
 		}
 	}

@@ -50,6 +50,8 @@ type Store struct {
 	batch   batcher
 	checks  checks
 
+	expiries expiries
+
 	unstored durableQueue
 
 	sessions map[string]string    // client by session
@@ -79,6 +81,9 @@ type stored struct {
 
 	stage uint8 // of check: index into checkDelays
 	check check
+
+	expiry expiry // of a state with a time to live
+
 	owned *ownership // of a state that a client made
 	marks []writeMark
 }
@@ -98,6 +103,7 @@ func NewStore(cfg StoreConfig) *Store {
 		states:   newTable[*stored](),
 		schemas:  newSchemas(),
 		checks:   newChecks(),
+		expiries: newExpiries(),
 		batch:    batcher{epoch: cfg.Epoch, durable: true},
 		unstored: durableQueue{off: cfg.Volatile},
 		sessions: make(map[string]string),
@@ -110,6 +116,7 @@ func NewStore(cfg StoreConfig) *Store {
 // Advance returns the outputs that are due, in the order in which the caller must send them.
 // The slice is valid until the next Advance; the bytes of batches are never changed.
 func (s *Store) Advance(now time.Time) []Output {
+	s.expire(now)
 	switch {
 	case s.Pending():
 		if !now.Before(s.batch.emitted.Add(s.cfg.Tick)) {
@@ -129,7 +136,11 @@ func (s *Store) NextTimeout() (time.Time, bool) {
 	if s.Pending() {
 		return s.batch.emitted.Add(s.cfg.Tick), true
 	}
-	return s.checks.next()
+	next, ok := s.checks.next()
+	if at, expires := s.expiries.next(); expires && (!ok || at.Before(next)) {
+		return at, true
+	}
+	return next, ok
 }
 
 // Position returns the epoch and the sequence number of the last batch.
@@ -165,6 +176,7 @@ type StoreStats struct {
 	ValuesFiltered           uint64 // within precision of the emitted value
 	Batches, BatchBytes      uint64
 	Checksums                uint64 // records
+	Expired                  uint64 // states whose time to live was over
 	Ranges, Keyframes        uint64 // repair answers by kind
 	RepairStates, RepairSums uint64 // and further kinds
 	RepairWhole              uint64 // states and views that answers had in whole

@@ -207,6 +207,29 @@ func (s Names) ToAll(space string) string { return s.join("toall", space) }
 // Who returns the subject on which a relay asks the edges for the sessions in a space.
 func (s Names) Who(space string) string { return s.join("who", space) }
 
+// Spaces returns the subject on which relays are asked for the spaces that they hold.
+func (s Names) Spaces() string { return s.join("spaces") }
+
+// Nodes returns the subject on which relays and edges are asked about themselves.
+func (s Names) Nodes() string { return s.join("nodes") }
+
+// Clients returns the subject on which edges are asked for their clients in a space; the space
+// may be *.
+func (s Names) Clients(space string) string { return s.join("clients", space) }
+
+// Why returns the subject on which nodes are asked why a client has what it has of a state of a
+// space; the space may be *.
+func (s Names) Why(space string) string { return s.join("why", space) }
+
+// ParseAbout returns the space of a subject of Clients or Why.
+func (s Names) ParseAbout(subject string) (space string, ok bool) {
+	rest, ok := s.cut(subject, "clients.")
+	if !ok {
+		rest, ok = s.cut(subject, "why.")
+	}
+	return rest, ok && ValidToken(rest)
+}
+
 // Edge returns the subject on which other edges ask an edge to take over sessions.
 func (s Names) Edge(node string) string { return s.join("edge", node) }
 

@@ -28,6 +28,10 @@ func TestSubjects(t *testing.T) {
 		s.To("demo", "c1"):               "dnp.v1.to.demo.c1",
 		s.ToAll("demo"):                  "dnp.v1.toall.demo",
 		s.Who("demo"):                    "dnp.v1.who.demo",
+		s.Spaces():                       "dnp.v1.spaces",
+		s.Nodes():                        "dnp.v1.nodes",
+		s.Clients("demo"):                "dnp.v1.clients.demo",
+		s.Why("*"):                       "dnp.v1.why.*",
 		s.Auth():                         "dnp.v1.auth",
 		s.Probe():                        "dnp.v1.publish._probe-f9q8",
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -32,89 +34,196 @@ func (c *checkCommand) Problems() config.Problems {
 // deployment may have just been started.
 const checkPause = 500 * time.Millisecond
 
-// Run makes a state, receives it as a client, changes it, and removes it.
-func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	key := "check." + rand.Text()
-	start := time.Now()
-	report := func(what string) { fmt.Printf("%6d ms  %s\n", time.Since(start).Milliseconds(), what) }
-	publish := func(op map[string]any) error {
-		op["key"] = key
-		return c.retry(ctx, func() error { return c.publish(ctx, op) })
-	}
-	if err := publish(map[string]any{"op": "put", "values": []any{map[string]any{"name": "n", "type": "uint8", "value": 1}}}); err != nil {
-		return err
-	}
-	defer func() { // also after a failure, for which the context may have ended
-		_ = c.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove", "key": key})
-	}()
-	report("a relay accepted a state in space " + c.Space)
-	if err := c.retry(ctx, func() error { return c.watch(ctx, key, report, publish) }); err != nil {
-		return err
-	}
-	report("the client saw the state removed; the deployment works")
-	return nil
+// attemptMax is how long one attempt to follow the state at the edge lasts.
+const attemptMax = 5 * time.Second
+
+// A checkRun is one run of a check. It tells people of each step once, however often it is repeated.
+type checkRun struct {
+	*checkCommand
+	key   string
+	start time.Time
+	steps []string // what is established one after the other
+	done  int      // how many of them are
+	ended bool     // the state was removed
+	put   map[string]any
 }
 
-// publish sends one op and returns the error of the answer.
-func (c *checkCommand) publish(ctx context.Context, op map[string]any) error {
+// Run makes a state, receives it as a client, changes it, and removes it.
+func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	r := &checkRun{checkCommand: c, key: "check." + rand.Text(), start: time.Now(), steps: []string{
+		"a relay accepted a state in space " + c.Space,
+		"the edge at " + c.Edge + " accepted a client",
+		"the client received the state",
+		"the client received the change",
+		"the client saw the state removed",
+	}}
+	limited, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	err := r.check(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = errors.New("interrupted")
+	default:
+		err = fmt.Errorf("not within %v: %w", c.Timeout, err)
+	}
+	r.tellRest()
+	return err
+}
+
+// established tells of a step.
+func (r *checkRun) established(step int) {
+	if step == r.done {
+		text := r.steps[step]
+		if r.done++; r.done == len(r.steps) {
+			text += "; the deployment works"
+		}
+		fmt.Printf("%6d ms  %s\n", time.Since(r.start).Milliseconds(), text)
+	}
+}
+
+// tellRest tells which steps are not established.
+func (r *checkRun) tellRest() {
+	for i, step := range r.steps[r.done:] {
+		label := "unchecked"
+		if i == 0 {
+			label = "no"
+		}
+		fmt.Printf("%9s  %s\n", label, step)
+	}
+}
+
+func (r *checkRun) check(ctx context.Context) error {
+	defer r.clean(ctx) // also when the answer to the put was not awaited
+	r.put = map[string]any{
+		"op": "put", "values": []any{map[string]any{"name": "n", "type": "uint8", "value": 1}},
+		"ttl": payload.DurationText(r.lifetime()), // for a check that is killed
+	}
+	if err := r.retry(ctx, func() error { return r.make(ctx) }); err != nil {
+		return err
+	}
+	return r.retry(ctx, func() error {
+		if r.ended { // by an attempt before
+			if err := r.make(ctx); err != nil {
+				return err
+			}
+		}
+		return r.follow(ctx)
+	})
+}
+
+// lifetime returns how long the state outlives a check that could not remove it.
+func (c *checkCommand) lifetime() time.Duration {
+	return min(max(30*time.Second, 2*c.Timeout.Round(time.Second)), replication.TTLMax)
+}
+
+// make makes the state. A relay of a release before times to live refuses one, and gets none.
+func (r *checkRun) make(ctx context.Context) error {
+	err := r.publish(ctx, r.put)
+	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeBadRequest && r.put["ttl"] != nil {
+		delete(r.put, "ttl")
+		err = r.publish(ctx, r.put)
+	}
+	if err == nil {
+		r.ended = false
+		r.established(0)
+	}
+	return err
+}
+
+// clean removes the state unless the check did. ctx may have ended.
+func (r *checkRun) clean(ctx context.Context) {
+	if r.ended {
+		return
+	}
+	err := r.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove"})
+	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownState {
+		return // there is none
+	}
+	if err != nil && r.done > 0 {
+		fmt.Printf("           the state %s was not removed; it ends within %v\n", r.key, r.lifetime())
+	}
+}
+
+// publish sends one op about the state and returns the error of the answer.
+func (r *checkRun) publish(ctx context.Context, op map[string]any) error {
+	op["key"] = r.key
 	body, err := json.Marshal(op)
 	if err != nil {
 		return err
 	}
-	flags := c.SpaceFlags
+	flags := r.SpaceFlags
 	flags.Timeout = min(flags.Timeout, 5*time.Second)
-	data, err := flags.askHolder(ctx, flags.subjects().Publish(c.Space, ""), body)
+	data, err := flags.askHolder(ctx, flags.subjects().Publish(r.Space, ""), body)
 	if err == nil {
 		_, err = payload.ParseAnswer(data)
 	}
 	return err
 }
 
-// retry calls try until it succeeds or ctx ends, and returns the last error.
-func (c *checkCommand) retry(ctx context.Context, try func() error) error {
+// retry calls try until it succeeds or ctx ends, and returns the last error that does not come of
+// that end.
+func (r *checkRun) retry(ctx context.Context, try func() error) (last error) {
 	for {
 		err := try()
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %v: %w", c.Timeout, err)
+			return last
 		case <-time.After(checkPause):
 		}
 	}
 }
 
-// watch connects to the edge and follows the state until it is removed.
-func (c *checkCommand) watch(ctx context.Context, key string, report func(string), publish func(map[string]any) error) error {
-	ctx, cancel := context.WithTimeout(ctx, min(c.Timeout, 5*time.Second))
+// follow connects to the edge and follows the state until it is removed.
+func (r *checkRun) follow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(r.Timeout, attemptMax))
 	defer cancel()
-	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: min(c.Timeout, 5*time.Second), CertificateHash: c.CertificateHash}
-	conn, err := flags.dial(ctx, c.Edge, client.Config{})
-	if err != nil {
+	flags := DNPFlags{Profile: r.Profile, Token: r.Token, Timeout: min(r.Timeout, attemptMax) * 9 / 10, CertificateHash: r.CertificateHash}
+	conn, err := flags.dial(ctx, r.Edge, client.Config{})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no edge answers at %s%s", r.Edge, noEdgeHint)
+	case err != nil:
 		return err
 	}
 	defer conn.Close()
-	report("the edge at " + c.Edge + " accepted a client")
-	state, err := conn.Await(ctx, key)
-	if err != nil {
-		return fmt.Errorf("the edge accepted a client but does not send it the state; do its clients join this space? (%w)", err)
+	r.established(1)
+	state, err := conn.Await(ctx, r.key)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && r.Token == "":
+		return errors.New("the edge accepted a client but does not send it the state; do its clients join this space, and without a login (--token)?")
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("the edge accepted a client but does not send it the state; does its token name this space?")
+	case err != nil:
+		return flags.explain(err)
 	}
-	report("the client received the state")
-	if err := publish(map[string]any{"op": "set", "values": map[string]any{"n": 2}}); err != nil {
+	r.established(2)
+	return r.change(ctx, conn, state)
+}
+
+// change changes the state, and removes it.
+func (r *checkRun) change(ctx context.Context, conn *client.Client, state *client.State) error {
+	if err := r.publish(ctx, map[string]any{"op": "set", "values": map[string]any{"n": 2}}); err != nil {
 		return err
 	}
 	if err := conn.Until(ctx, func() bool { return state.At(0).Uint() == 2 }); err != nil {
-		return fmt.Errorf("wait for the change: %w", err)
+		return fmt.Errorf("the client does not receive the change: %w", err)
 	}
-	report("the client received the change")
-	if err := publish(map[string]any{"op": "remove"}); err != nil {
+	r.established(3)
+	if err := r.publish(ctx, map[string]any{"op": "remove"}); err != nil {
 		return err
 	}
+	r.ended = true
 	if err := conn.Until(ctx, func() bool { return !state.Linked() }); err != nil {
-		return fmt.Errorf("wait for the removal: %w", err)
+		return fmt.Errorf("the client does not see that the state was removed: %w", err)
 	}
+	r.established(4)
 	return nil
 }

@@ -102,6 +102,9 @@ func drainText(body io.Reader) string {
 	_ = json.NewDecoder(io.LimitReader(body, 4096)).Decode(&d) // an edge of another release may not say
 	switch d.Sessions {
 	case telemetry.SessionsHandedOver:
+		if d.Reason != "" {
+			return "the edge ends, and closes the sessions that it cannot hand over: " + harmless(d.Reason)
+		}
 		return "the edge hands its sessions over and ends"
 	case telemetry.SessionsClosed:
 		return "the edge closes its sessions and ends; only edges with --session-durability log hand them over"

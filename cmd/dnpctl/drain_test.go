@@ -57,6 +57,16 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%s: the edge gets %s with %q, want POST /drain with %q", c.why, asked, bearer, c.bearer)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"sessions":"handed_over"}`: "the edge hands its sessions over and ends",
+		`{"sessions":"handed_over","reason":"no other edge listens on port 1\u001b"}`: "the edge ends, and closes the sessions that it cannot hand over: no other edge listens on port 1",
+		`{"sessions":"closed"}`: "the edge closes its sessions and ends; only edges with --session-durability log hand them over",
+		"":                      "the edge ends",
+	} {
+		if got := drainText(strings.NewReader(body)); !strings.HasPrefix(got, want) || strings.Contains(got, "\x1b") {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
 	for why, command := range map[string]drainCommand{
 		"a missing file": {Node: "127.0.0.1:1", HTTPToken: filepath.Join(t.TempDir(), "none")},
 		"a short token":  {Node: "127.0.0.1:1", HTTPToken: file("short")},

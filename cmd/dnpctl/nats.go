@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/contexts"
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/subject"
@@ -16,7 +20,45 @@ import (
 // NATSFlags are the flags of commands that act as a game server.
 type NATSFlags struct {
 	config.NATS
+	Context string        `placeholder:"NAME" help:"Context with the NATS servers and credentials; see dnpctl context. Default: the one that dnpctl context use chose, unless --nats-url or its variable names servers."`
 	Timeout time.Duration `default:"5s" help:"How long to wait for NATS and for an answer."`
+}
+
+// AfterApply takes what no argument and no variable says from a context. Servers that are named have
+// nothing of a context: its credentials are for its own servers.
+func (f *NATSFlags) AfterApply(ctx *kong.Context) error {
+	said := func(name string) bool {
+		for _, p := range ctx.Path {
+			if p.Flag != nil && p.Flag.Name == name {
+				return true
+			}
+		}
+		return os.Getenv("DNP_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))) != ""
+	}
+	if said("nats-url") {
+		if f.Context != "" {
+			return fmt.Errorf("--context: conflicts with --nats-url")
+		}
+		return nil
+	}
+	c, ok, err := contexts.Find(f.Context)
+	if err != nil || !ok {
+		return err
+	}
+	f.NATSURL = c.URL
+	if !said("nats-user") && !said("nats-creds") && !said("nats-nkey") {
+		f.NATSUser, f.NATSPassword, f.NATSCreds, f.NATSNKey = c.User, c.Password, c.Creds, c.NKey
+	}
+	if !said("nats-ca") {
+		f.NATSCA = c.CA
+	}
+	if !said("nats-cert") && !said("nats-key") {
+		f.NATSCert, f.NATSKey = c.Cert, c.Key
+	}
+	if !said("subject-prefix") && c.SubjectPrefix != "" {
+		f.SubjectPrefix = c.SubjectPrefix
+	}
+	return nil
 }
 
 // Problems lists what is wrong with f.
@@ -82,7 +124,7 @@ func (f *SpaceFlags) askHolder(ctx context.Context, subject string, data []byte)
 	answer, err := f.request(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("no relay holds space %s: none is running, or the NATS server lacks the subject mapping", f.Space)
+		return nil, fmt.Errorf("no relay holds space %s: none is running, they start and do not hold it yet (some 10 s after a cold start), or the NATS server lacks the subject mapping", f.Space)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("no answer about space %s within %v", f.Space, f.Timeout)
 	}

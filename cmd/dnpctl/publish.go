@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -21,15 +24,16 @@ type publishCommand struct {
 	Key    string   `arg:"" optional:"" help:"Key of the state."`
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
-	Message  *string  `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
-	Describe bool     `env:"-" help:"Make that message tell the key and the names of the values, for clients that read it."`
-	Farewell *string  `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
-	Access   string   `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
-	Audience []string `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
-	Interest string   `env:"-" placeholder:"NAME|JSON" help:"From how far clients see the state: the name of an interest, or JSON as {\"at\":\"pos\",\"bands\":[{\"within\":100}]}; null takes it away. Clients see from their eyes: dnpctl eye."`
-	Remove   bool     `env:"-" help:"Remove the state."`
-	File     string   `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
-	JSON     bool     `name:"json" env:"-" help:"Print the answer as JSON."`
+	Message  *string        `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
+	Describe bool           `env:"-" help:"Make that message tell the key and the names of the values, for clients that read it."`
+	Farewell *string        `env:"-" placeholder:"TEXT" help:"Message to each client whose link to the state ends."`
+	Access   string         `env:"-" placeholder:"WHO" help:"Which clients may write: read-only, read-write, or their names with commas (default read-only)."`
+	Audience []string       `env:"-" placeholder:"WHO" help:"Which clients are offered the state: all, nobody, group=NAME, client=NAME; may be repeated (default all)."`
+	TTL      *time.Duration `name:"ttl" env:"-" placeholder:"TIME" help:"Remove the state when nothing was published about it for this time, 1s to 168h; 0s = never (default: as it was, and never for a new state)."`
+	Interest string         `env:"-" placeholder:"NAME|JSON" help:"From how far clients see the state: the name of an interest, or JSON as {\"at\":\"pos\",\"bands\":[{\"within\":100}]}; null takes it away. Clients see from their eyes: dnpctl eye."`
+	Remove   bool           `env:"-" help:"Remove the state."`
+	File     string         `env:"-" short:"f" placeholder:"FILE" help:"Publish the JSON in this file unchanged; - is standard input."`
+	JSON     bool           `name:"json" env:"-" help:"Print the answer as JSON."`
 }
 
 // Problems lists what is wrong with c.
@@ -64,7 +68,7 @@ func checkKey(list *config.Problems, key string) {
 
 // describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
-	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0 || c.Interest != ""
+	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0 || c.Interest != "" || c.TTL != nil
 }
 
 // Run publishes and prints the position of the change.
@@ -120,6 +124,7 @@ type op struct {
 	Farewell *string   `json:"farewell,omitempty"`
 	Access   any       `json:"access,omitempty"`
 	Audience *audience `json:"audience,omitempty"`
+	TTL      string    `json:"ttl,omitempty"`
 	Interest any       `json:"interest,omitempty"`
 	Values   any       `json:"values,omitempty"`
 }
@@ -136,23 +141,35 @@ func (c *publishCommand) op() (o op, problems config.Problems) {
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
+	ttl := ttlText(c.TTL, &problems)
 	switch {
 	case c.Remove:
 		o.Op = "remove"
 	case slices.ContainsFunc(c.Values, isTyped):
-		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who, Interest: parseInterest(c.Interest)}
+		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who, Interest: parseInterest(c.Interest), TTL: ttl}
 		o.Values, problems = parseTyped(c.Values, problems)
 	case len(c.Values) > 0 && c.describes():
-		problems.Add("--message, --describe, --farewell, --access, --audience and --interest", "need values with types, as hp:float32=1")
+		problems.Add("--message, --describe, --farewell, --access, --audience, --interest and --ttl", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
 		o.Op = "set"
 		o.Values, problems = parseUntyped(c.Values, problems)
-	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.Interest == "":
+	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.Interest == "" && c.TTL == nil:
 		o = op{Op: "audience", Audience: who}
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
 	}
 	return o, problems
+}
+
+// ttlText returns the JSON form of a time to live; empty if there is none.
+func ttlText(ttl *time.Duration, problems *config.Problems) string {
+	if ttl == nil {
+		return ""
+	}
+	if *ttl != 0 && (*ttl < replication.TTLMin || *ttl > replication.TTLMax) {
+		problems.Add("--ttl", "want 1s to 168h, or 0s for none, got %v", *ttl)
+	}
+	return payload.DurationText(*ttl)
 }
 
 func parseAudience(words []string) (*audience, error) {
@@ -210,4 +227,73 @@ func escape(text *string) *string {
 		return &escaped
 	}
 	return text
+}
+
+type eyeCommand struct {
+	SpaceFlags `set:"space=Space of the client."`
+
+	Client string   `arg:"" help:"Client whose eyes to set; dnpctl who lists them."`
+	At     []string `arg:"" optional:"" help:"From where it sees: KEY for the place of a state, KEY#VALUE for one of its values, or a point as 10,0,3. Several are several eyes, of which the nearest counts. None = from nowhere."`
+	JSON   bool     `name:"json" env:"-" help:"Print the answer as JSON."`
+}
+
+// Problems lists what is wrong with c.
+func (c *eyeCommand) Problems() (list config.Problems) {
+	if !subject.ValidToken(c.Client) {
+		list.Add("CLIENT", "%q is not the name of a client", c.Client)
+	}
+	for _, at := range c.At {
+		if key, _, _ := strings.Cut(at, "#"); parsePoint(at) == nil && !subject.ValidKey(key) {
+			list.Add("AT", "want KEY, KEY#VALUE or a point as 10,0,3, got %q", at)
+		}
+	}
+	return list
+}
+
+// Run sets the eyes and prints the position of the change.
+func (c *eyeCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	body, err := json.Marshal(c.op())
+	if err != nil {
+		return err
+	}
+	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, ""), body)
+	if err != nil {
+		return err
+	}
+	return printAnswer(data, c.JSON)
+}
+
+// An eyeOp is the JSON of the op. At is null for no eye.
+type eyeOp struct {
+	Op     string `json:"op"`
+	Client string `json:"client"`
+	At     []any  `json:"at"`
+}
+
+func (c *eyeCommand) op() eyeOp {
+	o := eyeOp{Op: "eye", Client: c.Client}
+	for _, at := range c.At {
+		if p := parsePoint(at); p != nil {
+			o.At = append(o.At, p)
+		} else {
+			o.At = append(o.At, at)
+		}
+	}
+	return o
+}
+
+// parsePoint returns the numbers of a point; nil if the text is none.
+func parsePoint(text string) (p []float64) {
+	parts := strings.Split(text, ",")
+	if len(parts) != 2 && len(parts) != 3 {
+		return nil
+	}
+	for _, part := range parts {
+		x, err := strconv.ParseFloat(part, 64)
+		if err != nil || x-x != 0 { // JSON has neither NaN nor infinities
+			return nil
+		}
+		p = append(p, x)
+	}
+	return p
 }

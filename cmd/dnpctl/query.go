@@ -17,6 +17,7 @@ import (
 type getCommand struct {
 	SpaceFlags `set:"space=Space of the states."`
 	Key        string `arg:"" optional:"" help:"Key of a state; default: all states."`
+	JSON       bool   `name:"json" env:"-" help:"Print each answer on one line, also on a terminal."`
 }
 
 // Problems lists what is wrong with c.
@@ -40,7 +41,11 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		if _, err := payload.ParseAnswer(data); err != nil {
 			return err
 		}
-		printJSON(data)
+		if c.JSON {
+			fmt.Printf("%s\n", data)
+		} else {
+			printJSON(data)
+		}
 		var page struct {
 			After string `json:"after"`
 		}
@@ -64,7 +69,8 @@ func printJSON(data []byte) {
 
 type whoCommand struct {
 	SpaceFlags `set:"space=Space of the clients."`
-	Wait       time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
+	JSONFlags
+	Wait time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
 }
 
 // Run prints the answer of each edge, one JSON object per line. It does not know how many
@@ -110,8 +116,14 @@ func printNext(ctx context.Context, from *nats.Subscription) (more bool, err err
 	return true, nil
 }
 
+// JSONFlags are of commands whose output is JSON in any case, so that scripts need not know which are.
+type JSONFlags struct {
+	JSON bool `name:"json" env:"-" help:"Print one JSON object per line, as without this flag."`
+}
+
 type eventsCommand struct {
 	SpaceFlags `set:"space=Space to listen to."`
+	JSONFlags
 	LimitFlags
 }
 

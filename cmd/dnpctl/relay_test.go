@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/replication"
@@ -24,6 +25,8 @@ type testRelay struct {
 	subj subject.Names
 	seq  uint64
 	last []byte
+
+	asked int // for spaces
 }
 
 func startRelay(t testing.TB) (url string) {
@@ -48,6 +51,11 @@ func startRelay(t testing.TB) (url string) {
 		"dnp.v1.shard.*.get.demo.>":     r.get,
 		r.subj.Who("demo"):              r.who,
 		r.subj.To("demo", "c1"):         r.to,
+		r.subj.ToAll("demo"):            func(*nats.Msg) {},
+		r.subj.Spaces():                 r.spaces,
+		r.subj.Nodes():                  r.nodes,
+		r.subj.Clients("demo"):          r.clients,
+		r.subj.Why("demo"):              r.why,
 	} {
 		if _, err := r.nc.Subscribe(subject, handle); err != nil {
 			t.Fatal(err)
@@ -92,6 +100,51 @@ func (r *testRelay) who(m *nats.Msg) {
 	for _, edge := range []string{"edge-1", "edge-2"} {
 		b, _ := json.Marshal(map[string]string{"edge": edge})
 		_ = m.Respond(b)
+	}
+}
+
+// respond answers as a node does that people look at.
+func respond(m *nats.Msg, v any) {
+	b, _ := json.Marshal(v)
+	_ = m.Respond(b)
+}
+
+// spaces answers in two pages, as two relays, of which the first is busy once.
+func (r *testRelay) spaces(m *nats.Msg) {
+	q, _ := inspect.ParseQuery(m.Data)
+	r.asked++
+	if r.asked == 1 {
+		respond(m, inspect.SpacesAnswer{Head: inspect.NewHead("r1", "relay", inspect.ErrBusy)})
+		return
+	}
+	list := inspect.List[inspect.Space]{Entries: []inspect.Space{{Space: "arena", Holder: "r1", Serving: true, Durable: true}}, Next: "arena"}
+	if q.After == "arena" {
+		list = inspect.List[inspect.Space]{Entries: []inspect.Space{{Space: "demo", Holder: "r1", States: 2, Clients: 1, Epoch: 7, Seq: r.seq}}}
+	}
+	respond(m, inspect.SpacesAnswer{Head: inspect.NewHead("r1", "relay", nil), List: list})
+	respond(m, inspect.SpacesAnswer{Head: inspect.NewHead("r2", "relay", nil), List: inspect.List[inspect.Space]{Entries: []inspect.Space{}}})
+}
+
+func (r *testRelay) nodes(m *nats.Msg) {
+	facts := &inspect.NodeFacts{Version: "1.2.3", Ready: true, Clients: 1}
+	respond(m, inspect.NodesAnswer{Head: inspect.NewHead("edge-1", "edge", nil), NodeFacts: facts})
+	members := []inspect.Member{{Node: "edge-1", Role: "edge", Phase: "ready"}, {Node: "edge-9", Role: "edge", Phase: "draining"}}
+	respond(m, inspect.NodesAnswer{Head: inspect.NewHead("r1", "relay", nil), NodeFacts: facts, List: inspect.List[inspect.Member]{Entries: members}})
+}
+
+func (r *testRelay) clients(m *nats.Msg) {
+	entry := inspect.Client{Client: "c1", Session: "m", Edge: "edge-1", Address: "192.0.2.0/24", Carrier: "udp", Links: inspect.Links{Up: 3}}
+	respond(m, inspect.ClientsAnswer{Head: inspect.NewHead("edge-1", "edge", nil), List: inspect.List[inspect.Client]{Entries: []inspect.Client{entry}}})
+}
+
+func (r *testRelay) why(m *nats.Msg) {
+	q, _ := inspect.ParseWhy(m.Data)
+	holder := &inspect.HolderFacts{Relay: "r1", Known: true, Epoch: 7, State: true}
+	respond(m, inspect.WhyAnswer{Head: inspect.NewHead("r1", "relay", nil), Facts: &inspect.Facts{Holder: holder}})
+	if q.Client == "c1" {
+		state := &inspect.StateFacts{Audience: "listed", Groups: []string{"red"}}
+		edge := &inspect.EdgeFacts{Edge: "edge-1", Epoch: 7, Whole: true, State: state}
+		respond(m, inspect.WhyAnswer{Head: inspect.NewHead("edge-1", "edge", nil), Facts: &inspect.Facts{Edge: edge}})
 	}
 }
 

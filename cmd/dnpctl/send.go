@@ -88,9 +88,9 @@ func (c *sendCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	case one && !c.Unreliable:
 		return c.sendToOne(ctx, space, client, data)
 	case one:
-		return c.publish(c.subjects().To(space, client), data)
+		return c.publish(c.subjects().To(space, client), data, fmt.Sprintf("client %s is not connected to space %s", client, space))
 	}
-	return c.publish(c.subjects().ToAll(space), data)
+	return c.publish(c.subjects().ToAll(space), data, "no edge has a client in space "+space)
 }
 
 // sendToOne sends reliably to one client, and reports a client that is not connected.
@@ -111,21 +111,36 @@ func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data 
 	return nil
 }
 
-// publish sends without an answer. It knows only that NATS received the message.
-func (c *sendCommand) publish(subject string, data []byte) error {
+// publish sends without an answer. It knows only whether an edge listens there, because NATS tells those who
+// want an answer that there is none. Then the error is nobody.
+func (c *sendCommand) publish(subject string, data []byte, nobody string) error {
 	nc, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	m := &nats.Msg{Subject: subject, Data: data}
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	m := &nats.Msg{Subject: subject, Reply: inbox, Data: data}
 	if c.Unreliable {
 		m.Header = nats.Header{"Dnp-Reliable": []string{"false"}}
 	}
 	if err := nc.PublishMsg(m); err != nil {
 		return err
 	}
-	return nc.FlushTimeout(c.Timeout)
+	if err := nc.FlushTimeout(c.Timeout); err != nil {
+		return err
+	}
+	if n, _, err := answers.Pending(); err != nil || n == 0 { // what NATS says came before its answer to the flush
+		return err
+	}
+	if _, err := answers.NextMsg(c.Timeout); errors.Is(err, nats.ErrNoResponders) {
+		return errors.New(nobody)
+	}
+	return nil
 }
 
 // sendAsClient connects, sends and disconnects: when the edge has acknowledged all of a reliable message,

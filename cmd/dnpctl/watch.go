@@ -82,6 +82,7 @@ type watcher struct {
 	mu      sync.Mutex // the client's goroutine brings events, that of Run flushes the view
 	view    view
 	shown   int
+	linked  bool // a state was
 	address string
 }
 
@@ -93,6 +94,7 @@ func (w *watcher) show(c *client.Client, e event) {
 		w.address = c.Address().String()
 		w.showOne(event{kind: connected, address: w.address})
 	}
+	w.linked = w.linked || e.kind == linked
 	if e.kind != connected {
 		w.showOne(e)
 	}
@@ -149,6 +151,9 @@ func (c *watchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	err := c.watch(ctx, w)
 	if ctx.Err() != nil {
 		err = nil
+	}
+	if !w.linked { // a client that did not log in sees nothing
+		err = c.explain(err)
 	}
 	if end, ok := errors.AsType[*client.EndError](err); ok && c.JSON { // otherwise the error of the command has the reason
 		w.show(nil, event{kind: closed, reason: end.Reason})

@@ -25,6 +25,12 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// IsKeyID reports whether s has the form of a key's name.
+func IsKeyID(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 8
+}
+
 // Keys are the public keys that verify tokens.
 type Keys struct {
 	keys []namedKey

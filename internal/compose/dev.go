@@ -9,15 +9,18 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/examples/web"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/console"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
@@ -50,11 +53,13 @@ func (c *DevCommand) Problems() (list config.Problems) {
 // A dev is everything that relay dev runs.
 type dev struct {
 	node
-	relay *relay.Relay
-	edge  *edge.Edge
-	web   *webListeners
-	logs  *Durable
-	demo  *demo
+	relay   *relay.Relay
+	edge    *edge.Edge
+	web     *webListeners
+	logs    *Durable
+	demo    *demo
+	console net.Listener // nil without --console
+	page    *console.Server
 }
 
 // Run serves until ctx ends.
@@ -93,7 +98,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		}
 		return bus
 	}
-	relayBus, edgeBus, demoBus := connect("relay"), connect("edge"), connect("demo")
+	relayBus, edgeBus, demoBus, consoleBus := connect("relay"), connect("edge"), connect("demo"), connect("console")
 	if err != nil {
 		return err
 	}
@@ -126,6 +131,10 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		return err
 	}
 	if d.web, err = openWeb(flags, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
+		return err
+	}
+	d.page = console.New(console.Config{Bus: consoleBus, Subjects: d.subjects, Shards: d.shards, Space: c.OpenSpace, Edit: true, Log: d.log})
+	if d.console, err = d.listenConsole(c.Console); err != nil {
 		return err
 	}
 	if c.Demo {
@@ -161,6 +170,9 @@ func (d *dev) run(ctx context.Context) error {
 	group.Go(func() error { return d.edge.Run(ctx) })
 	group.Go(func() error { return d.logs.Maintain(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
+	if d.console != nil {
+		group.Go(func() error { return d.page.Serve(ctx, d.console) })
+	}
 	if d.demo != nil {
 		group.Go(func() error { return d.demo.run(ctx) })
 	}
@@ -178,6 +190,9 @@ func (d *dev) tell(w io.Writer) {
 	}
 	d.web.tell(w)
 	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
+	if d.console != nil {
+		fmt.Fprintf(w, "  console       http://%s\n", d.console.Addr())
+	}
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)
 	}
@@ -187,6 +202,26 @@ func (d *dev) tell(w io.Writer) {
   bin/dnpctl publish demo tower hp:float32=93.5
   bin/dnpctl events demo
 `, port)
+}
+
+// devConsole is the default of --console.
+const devConsole = "127.0.0.1:8415"
+
+// listenConsole opens the port of the console. If another program has the port that relay dev takes by itself, it
+// goes on without; then the listener is nil.
+func (d *dev) listenConsole(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && address == devConsole:
+		d.log.Warn("port in use; --console takes another one", "address", address)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("--console: %w", err)
+	}
+	return l, nil
 }
 
 // demoInterval is how often the demo publishes: the rate of a typical game server.

@@ -123,6 +123,11 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
 		return err
 	}
+	if n.durable != nil && n.gossip != nil {
+		if err := tellAddresses(n.gossip, n.forward, n.edge.Addrs()); err != nil {
+			return err
+		}
+	}
 	if n.web, err = openWeb(flags, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
 		return err
 	}
@@ -151,7 +156,7 @@ func (n *edgeNode) requestDrain() telemetry.Drain {
 	if n.durable == nil {
 		return telemetry.Drain{Sessions: telemetry.SessionsClosed}
 	}
-	return telemetry.Drain{Sessions: telemetry.SessionsHandedOver}
+	return telemetry.Drain{Sessions: telemetry.SessionsHandedOver, Reason: n.edge.Stranded()}
 }
 
 func (n *edgeNode) run(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type Forwarding struct {
 	gossip *gossip.Gossip
 	edge   *edge.Edge // from Serve on
 	log    *slog.Logger
+	at     netip.AddrPort // where the others reach it
 }
 
 // NewForwarding opens the port for datagrams of other edges, and publishes its address and
@@ -52,17 +54,41 @@ func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gos
 	if err != nil {
 		return nil, fmt.Errorf("--forward-listen %s: %w", c.Address(), err)
 	}
-	at, err := advertisedAt(c.ForwardAdvertise, w.Addr(), members.Addr())
-	if err == nil {
-		err = members.SetAddresses([]cluster.Address{{Service: cluster.ServiceForward, Addr: at}})
+	if w.at, err = advertisedAt(c.ForwardAdvertise, w.Addr(), members.Addr()); err == nil {
+		err = tellAddresses(members, w, nil)
 	}
 	if err != nil {
 		w.Close()
 		return nil, err
 	}
 	members.SetSender(w.ID())
-	log.Info("forwarding datagrams between edges", "listen", w.Addr(), "advertise", at)
+	log.Info("forwarding datagrams between edges", "listen", w.Addr(), "advertise", w.at)
 	return w, nil
+}
+
+// tellAddresses publishes through gossip where other edges reach this one, and the addresses of its
+// listeners: another edge that drains hands it only sessions of clients that talk to one of their ports.
+// An edge with more ports than a member has room for tells none of them. forward may be nil.
+func tellAddresses(members *gossip.Gossip, forward *Forwarding, listeners []netip.AddrPort) error {
+	var list []cluster.Address
+	if forward != nil {
+		list = append(list, cluster.Address{Service: cluster.ServiceForward, Addr: forward.at})
+	}
+	all := list
+	for i, l := range listeners {
+		if slices.ContainsFunc(listeners[:i], func(x netip.AddrPort) bool { return x.Port() == l.Port() }) {
+			continue
+		}
+		at, err := advertisedAt("", l, members.Addr())
+		if err != nil {
+			return err
+		}
+		all = append(all, cluster.Address{Service: cluster.ServiceDNP, Addr: netip.AddrPortFrom(at.Addr().WithZone(""), at.Port())})
+	}
+	if len(all) > cluster.AddressesMax {
+		all = list
+	}
+	return members.SetAddresses(all)
 }
 
 // forwardAddress parses [ADDRESS]:PORT.

@@ -162,7 +162,20 @@ type RelayNATS struct {
 type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
+	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
+}
+
+// Problems lists what is wrong with d.
+func (d *Dev) Problems() (list Problems) {
+	if d.Console == "" {
+		return nil
+	}
+	list.hostPort("--console", d.Console)
+	if len(list) == 0 && !onLoopback(d.Console) {
+		list.Add("--console", "want an address of this machine, such as 127.0.0.1:8415; `dnpctl console --listen` takes others, with a token")
+	}
+	return list
 }
 
 // Edge are the flags of every edge. A command that embeds it may set another default address, as

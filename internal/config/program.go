@@ -87,7 +87,11 @@ func (p Program) configure(args []string) (command Runner, misspelt []string, co
 		p.printProblems(problems, parser.helpCommand(p.Name))
 		return nil, nil, ExitUsage
 	}
-	return selected(ctx), parser.misspelt(os.Environ()), ExitOK
+	command = selected(ctx)
+	if c, ok := command.(interface{ SetModel(*kong.Application) }); ok { // a command about the commands
+		c.SetModel(ctx.Model)
+	}
+	return command, parser.misspelt(os.Environ()), ExitOK
 }
 
 func selected(ctx *kong.Context) Runner {

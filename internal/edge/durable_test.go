@@ -441,6 +441,31 @@ func TestDrainAlone(t *testing.T) {
 	}
 }
 
+// TestDrainElsewhere: an edge whose clients talk to a port at which no other edge listens says so as soon as it
+// drains, and closes their sessions without waiting for the end of its time.
+func TestDrainElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestEdge(t)
+		var text strings.Builder
+		l.edge.cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+		l.edge.cfg.DrainTimeout = 55 * time.Second
+		other := cluster.Member{Name: "e2", Role: cluster.RoleEdge, Phase: cluster.PhaseReady, Addresses: []cluster.Address{{Service: cluster.ServiceDNP, Addr: netip.MustParseAddrPort("10.0.0.1:3414")}}}
+		l.edge.SetRoster(cluster.NewRoster([]cluster.Member{{Name: "e1", Role: cluster.RoleEdge, Phase: cluster.PhaseReady}, other}))
+		l.worker.durable.Store(1)
+		start := time.Now()
+		go l.edge.drain()
+		synctest.Wait()
+		const want = "no other edge listens on port 3413, to which their clients talk (e2 at 3414)"
+		if got := text.String(); !strings.Contains(got, want) || time.Now() != start {
+			t.Errorf("after %v the log has %s, want %q at once", time.Since(start), got, want)
+		}
+		time.Sleep(hopePatience + closeTime + time.Second) // of the bubble
+		if !strings.Contains(text.String(), "closing sessions: no edge takes them") || !l.edge.leaving.Load() {
+			t.Errorf("after %v: %s", time.Since(start), text.String())
+		}
+	})
+}
+
 // TestDrainComeback: an edge that was being restarted when the other one was told to leave
 // gets its sessions.
 func TestDrainComeback(t *testing.T) {

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +42,7 @@ type Edge struct {
 	node
 	sockets []*udp.Socket // of the worker with the same index
 	feeds   *feeds
+	look    inspector
 
 	reached atomic.Bool // the bus was there once
 	leaving atomic.Bool // the process is about to end
@@ -69,6 +72,7 @@ func New(cfg Config) (*Edge, error) {
 	}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds, e.repairs = newFeeds(&e.node, inbox), newRepairs(&e.node, inbox)
+	e.look = inspector{edge: e, started: time.Now()}
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
 			e.closeSockets()
@@ -166,6 +170,9 @@ func (e *Edge) Start() error {
 	}
 	if err := e.feeds.always(e.feeds.inbox+".*.*", e.feeds.reply); err != nil {
 		return fmt.Errorf("edge: subscribe to answers: %w", err)
+	}
+	if err := e.look.subscribe(); err != nil {
+		return fmt.Errorf("edge: subscribe to requests of people: %w", err)
 	}
 	if e.cfg.Durable == nil {
 		return nil
@@ -369,9 +376,13 @@ func (e *Edge) drain() (undone error) {
 func (e *Edge) handOver(d *Durable) (undone error) {
 	e.cfg.Log.Info("handing sessions over", "sessions", e.DurableSessions())
 	e.BeginDrain()
+	if why := e.Stranded(); why != "" {
+		e.cfg.Log.Warn("sessions will be closed: " + why)
+	}
+	ports := e.ports()
 	var hope takeover.Hope
 	e.wait(e.cfg.DrainTimeout-closeTime, func() bool {
-		gossip, candidates := e.view.Load().MaySucceed()
+		gossip, candidates := e.view.Load().MaySucceed(ports)
 		return e.DurableSessions() == 0 || !hope.Update(time.Now(), gossip, candidates)
 	})
 	if n := e.DurableSessions(); n > 0 {
@@ -390,6 +401,31 @@ func (e *Edge) handOver(d *Durable) (undone error) {
 		e.wait(d.DrainLinger, func() bool { return false })
 	}
 	return undone
+}
+
+// ports returns the ports of the listeners, each once.
+func (e *Edge) ports() (ports []uint16) {
+	for _, w := range e.workers {
+		if !slices.Contains(ports, w.listener) {
+			ports = append(ports, w.listener)
+		}
+	}
+	return ports
+}
+
+// Stranded returns why no other edge can take sessions of this one over, although there are other
+// edges; empty if one may.
+func (e *Edge) Stranded() string {
+	if e.cfg.Durable == nil {
+		return ""
+	}
+	view := e.view.Load()
+	for _, port := range e.ports() {
+		if edges := view.Elsewhere(port); edges != nil {
+			return fmt.Sprintf("no other edge listens on port %d, to which their clients talk (%s)", port, strings.Join(edges, ", "))
+		}
+	}
+	return ""
 }
 
 // wait waits until done, which it asks a hundred times a second, but not for longer than d.

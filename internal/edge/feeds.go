@@ -135,6 +135,13 @@ func (f *feeds) followers(name string) []*Worker {
 	return nil
 }
 
+// count returns how many spaces the edge follows.
+func (f *feeds) count() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.spaces)
+}
+
 func (f *feeds) live(name string, m bus.Msg) {
 	for _, w := range f.followers(name) {
 		w.post(len(m.Data), func(w *Worker, now time.Time) { w.live(now, name, m.Data) })
@@ -164,9 +171,7 @@ func (f *feeds) head(shard int, m bus.Msg) {
 	for _, name := range names {
 		for _, w := range f.followers(name) {
 			w.post(0, func(w *Worker, now time.Time) {
-				if r := w.spaces.Replica(name); r != nil {
-					r.ApplyHead(now, epoch, seqs[name])
-				}
+				w.spaces.ApplyHead(now, name, epoch, seqs[name])
 			})
 		}
 	}

@@ -215,6 +215,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 	next = w.advanceDurable(now, next) // answers of the log
 	w.flush(now, next)                 // values first, so that clients that play do not wait for clients that join
 	w.handle(now, w.ep.Advance(now, w.out))
+	w.judge.Silent(now, w.ep.Stats().Drops[dnp.DropLoginTimeout])
 	next = w.advanceDurable(now, next) // writes to the log
 	next = w.flush(now, next)
 	if due, ok := w.ep.NextTimeout(); ok && due.Before(next) {

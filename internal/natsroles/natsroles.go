@@ -98,7 +98,8 @@ func (c *Config) relay() Role {
 		Subscribe: []string{
 			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(), s.RelayAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
-			s.Event("*"), // joined and left, from edges
+			s.Event("*"),                      // joined and left, from edges
+			s.Spaces(), s.Nodes(), s.Why("*"), // from people who look
 			subject.Inbox("relay") + ".>", subject.InboxWho + ".>",
 		},
 	}
@@ -117,7 +118,8 @@ func (c *Config) edge() Role {
 		PublishDeny: []string{subject.Inbox("relay") + ".>", subject.Inbox("edge") + ".>"}, // where the store and relays answer
 		Subscribe: []string{
 			s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>", subject.InboxPeer + ".>",
-			s.RelayAll(), // announcements, by which an edge notices that its server is cut off from the others
+			s.RelayAll(),                          // announcements, by which an edge notices that its server is cut off from the others
+			s.Nodes(), s.Clients("*"), s.Why("*"), // from people who look
 		},
 	}
 	if c.NoLog {
@@ -157,13 +159,13 @@ func (c *Config) publisher() Role {
 	return r
 }
 
-// observer looks at states and events, and changes nothing. It asks for repair, as edges do, because without
+// observer looks at states, events and the deployment, and changes nothing. It asks for repair, as edges do, because without
 // that a copy of a space cannot begin.
 func (c *Config) observer() Role {
 	s := c.Subjects
 	return Role{
 		Name:          "observer",
-		Publish:       []string{shard(s, "get", ">"), s.GetAll(), shard(s, "repair"), s.Who("*")},
+		Publish:       []string{shard(s, "get", ">"), s.GetAll(), shard(s, "repair"), s.Who("*"), s.Spaces(), s.Nodes(), s.Clients("*"), s.Why("*")},
 		Subscribe:     []string{s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), inboxes},
 		SubscribeDeny: []string{nodeInboxes},
 	}

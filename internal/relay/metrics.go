@@ -33,6 +33,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: r.Stats}
 	of := telemetry.Group[Stats]{Prefix: "dnp.relay.", Read: cache.Get}
 	return append(r.loadMetrics(),
+		r.look.metric(),
 		of.Gauge("shards", "{shard}", "Shards that this relay serves.", func(s *Stats) float64 { return float64(s.Shards) }),
 		of.Gauge("shards.all", "{shard}", "Shards of the deployment, as this relay was told.", func(*Stats) float64 { return float64(r.cfg.Shards) }),
 		of.Gauge("unstored", "{state}", "States that changed and are not in the durable store yet.", func(s *Stats) float64 { return float64(s.Unstored) }),
@@ -41,6 +42,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 		of.Counter("stored", "{state}", "States that this relay wrote to the durable store.", func(s *Stats) uint64 { return s.Stored }),
 		of.Gauge("spaces", "{space}", "Spaces that this relay holds.", func(s *Stats) float64 { return float64(s.Spaces) }),
 		of.Gauge("states", "{state}", "States that this relay holds.", func(s *Stats) float64 { return float64(s.Store.States) }),
+		of.Counter("states.expired", "{state}", "States that this relay removed because their time to live was over.", func(s *Stats) uint64 { return s.Store.Expired }),
 		of.Counter("publishes", "{message}", "Messages of publishers that this relay took.", func(s *Stats) uint64 { return s.Publishes }),
 		of.Counter("publish.errors", "{error}", "Messages of publishers, and ops in them, that this relay answered with an error.",
 			func(s *Stats) uint64 { return s.Refused + s.Store.PublishErrors }),

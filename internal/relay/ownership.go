@@ -19,10 +19,11 @@ type ownership struct {
 	shard    int
 	epoch    uint64
 	serving  bool
-	durable  bool     // the durable store answers
-	spaces   []*space // in the order in which they began
-	end      []func() // unsubscribe
-	headTurn int      // the quiet space that the next head begins with
+	since    time.Time // when it began to serve; zero for the time of the relay's start
+	durable  bool      // the durable store answers
+	spaces   []*space  // in the order in which they began
+	end      []func()  // unsubscribe
+	headTurn int       // the quiet space that the next head begins with
 
 	storing []storedState // on their way to the durable store
 
@@ -105,7 +106,7 @@ func (w *Worker) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
 
 // serve begins to answer for a shard, and tells replicas and publishers so.
 func (w *Worker) serve(now time.Time, o *ownership) {
-	o.serving = true
+	o.serving, o.since = true, now
 	o.end = w.subscribeShard(o.shard)
 	for _, sp := range o.spaces {
 		w.enter(now, sp)

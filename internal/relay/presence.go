@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
@@ -34,7 +35,8 @@ type presence struct {
 // A named is one session.
 type named struct {
 	client string
-	missed int // questions since an edge named it last
+	edge   unique.Handle[string] // that named it last
+	missed int                   // questions since an edge named it last
 }
 
 // presence learns from the events of edges which clients come and go, because groups belong
@@ -43,7 +45,7 @@ func (r *Relay) presence(m bus.Msg) {
 	if !bytes.Contains(m.Data, []byte(`"joined"`)) && !bytes.Contains(m.Data, []byte(`"left"`)) {
 		return // most events say what clients wrote, and parsing them costs time
 	}
-	var ev struct{ Type, Client, Session string }
+	var ev struct{ Type, Client, Session, Edge string }
 	if json.Unmarshal(m.Data, &ev) != nil {
 		return // anything may be published as an event
 	}
@@ -51,7 +53,7 @@ func (r *Relay) presence(m bus.Msg) {
 	space := strings.TrimPrefix(m.Subject, r.cfg.Subjects.Event("")+".")
 	switch replication.EventType(ev.Type) {
 	case replication.EventJoined:
-		r.joined(space, ev.Client, ev.Session)
+		r.joined(space, ev.Client, ev.Session, ev.Edge)
 	case replication.EventLeft:
 		r.tell(space, ev.Client, ev.Session, func(w *Worker, _ time.Time, _ *ownership, _ bus.Msg) {
 			if sp, ok := w.spaces[space]; ok {
@@ -63,10 +65,10 @@ func (r *Relay) presence(m bus.Msg) {
 }
 
 // joined tells the worker of a space that an edge named a session.
-func (r *Relay) joined(space, client, session string) {
+func (r *Relay) joined(space, client, session, edge string) {
 	r.tell(space, client, session, func(w *Worker, now time.Time, o *ownership, _ bus.Msg) {
 		if sp, ok := w.space(now, o, space); ok {
-			w.join(now, sp, client, session)
+			w.join(now, sp, client, session, edge)
 			w.plan(sp)
 		}
 	})
@@ -81,18 +83,27 @@ func (r *Relay) tell(space, client, session string, handle handler) {
 }
 
 // join notes that an edge named a session.
-func (w *Worker) join(now time.Time, sp *space, client, session string) {
+func (w *Worker) join(now time.Time, sp *space, client, session, edge string) {
 	sp.store.Join(client, session)
 	if n := sp.present.named[session]; n != nil {
-		n.client, n.missed = client, 0
+		n.client, n.edge, n.missed = client, edgeName(edge), 0
 		return
 	}
 	if len(sp.present.named) < sessionsMax {
-		sp.present.named[session] = &named{client: client}
+		sp.present.named[session] = &named{client: client, edge: edgeName(edge)}
 	}
 	if due := now.Add(askInterval); due.Before(sp.present.due) {
 		sp.present.due = due
 	}
+}
+
+// edgeName returns the name of an edge, of which all sessions share the bytes. It is empty for what cannot be
+// one: anything may be published as an event.
+func edgeName(name string) unique.Handle[string] {
+	if len(name) > cluster.NameMax {
+		name = ""
+	}
+	return unique.Make(name)
 }
 
 // mentioned notes that an edge mentioned a session. If the session is not known, the relay
@@ -184,6 +195,7 @@ func (w *Worker) askAll(now time.Time) {
 // present handles the answer of an edge to ask.
 func (r *Relay) present(m bus.Msg) {
 	var a struct {
+		Edge    string
 		Clients []struct{ Client, Session string }
 	}
 	if m.Header[bus.HeaderStatus] != "" || json.Unmarshal(m.Data, &a) != nil {
@@ -191,6 +203,6 @@ func (r *Relay) present(m bus.Msg) {
 	}
 	space := strings.TrimPrefix(m.Subject, r.inbox+".")
 	for _, c := range a.Clients {
-		r.joined(space, c.Client, c.Session)
+		r.joined(space, c.Client, c.Session, a.Edge)
 	}
 }

@@ -47,7 +47,7 @@ func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
 	form, err := w.applyPublish(now, o, m, span)
 	if err != nil {
 		w.refuse(o, m.Reply, form, err)
-		w.tellRefused(span, m.Subject, err)
+		w.tellRefused(now, span, m.Subject, err)
 	}
 	span.End()
 }
@@ -72,10 +72,9 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 	sp.addForm(form)
 	p.Token = w.token(sp, m.Reply, form)
 	apply := span.Child("apply")
-	failed := sp.store.Stats().PublishErrors
-	sp.store.Publish(now, p)
-	if sp.store.Stats().PublishErrors > failed {
-		apply.Fail("refused", "an op was refused; the answer to the publish says why")
+	if refused := sp.store.Publish(now, p); refused != nil {
+		apply.Fail(string(refused.Code), refused.Error())
+		w.tellRefused(now, span, m.Subject, refused)
 	}
 	sp.pending.applied(now, &w.relay.signals, sp.store, sp.name, apply)
 	apply.End()
@@ -83,14 +82,29 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 	return form, nil
 }
 
-// tellRefused says in the trace of a sampled publish, and in a log line, that no store accepted
-// it. Other refused publishes are not logged, because a publisher could cause many lines.
-func (w *Worker) tellRefused(span *telemetry.Span, subject string, err *replication.Error) {
+// refusedPause is the least time between two log lines of a worker about refused publishes.
+const refusedPause = time.Second
+
+// A refusedLine is what the log says about refused publishes that are sampled.
+type refusedLine struct {
+	next    time.Time // when there may be another one
+	leftOut int       // publishes without a line since the last one
+}
+
+// tellRefused says in the trace of a sampled publish, and now and then in a log line, why it was refused,
+// in whole or in part. Other refused publishes are not logged, because a publisher could cause many lines.
+func (w *Worker) tellRefused(now time.Time, span *telemetry.Span, subject string, err *replication.Error) {
 	if span == nil {
 		return
 	}
-	span.Fail(string(err.Code), err.Message)
-	w.relay.cfg.Log.InfoContext(span.Context(), "refused a sampled publish", "subject", subject, "code", err.Code, "error", err.Message)
+	span.Fail(string(err.Code), err.Error())
+	l := &w.refusedLine
+	if now.Before(l.next) {
+		l.leftOut++
+		return
+	}
+	w.relay.cfg.Log.InfoContext(span.Context(), "refused a sampled publish", "subject", subject, "code", err.Code, "op", err.Op, "error", err.Message, "left_out", l.leftOut)
+	*l = refusedLine{next: now.Add(refusedPause)}
 }
 
 func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {

@@ -137,6 +137,7 @@ type Relay struct {
 	heads    cover
 
 	connection outage.Connection // to the bus
+	look       inspector
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -147,6 +148,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
 	r.heads.at = make([]time.Time, cfg.Shards)
+	r.look = inspector{relay: r, started: time.Now()}
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, i))
 	}
@@ -281,6 +283,9 @@ func (r *Relay) Start() error {
 	r.cfg.Bus.OnChange(r.busChanged)
 	subs.add(s.Event("*"), r.presence)
 	subs.add(r.inbox+".*", r.present)
+	subs.add(s.Spaces(), r.look.spaces)
+	subs.add(s.Nodes(), r.look.nodes)
+	subs.add(s.Why("*"), r.look.why)
 	if r.cfg.Leases != nil {
 		subs.add(s.HeadAll(), r.head)
 		subs.add(s.RelayAll(), r.announced)

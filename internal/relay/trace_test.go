@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,40 @@ func benchWorker(tb testing.TB, tel *telemetry.Telemetry) (*Worker, int) {
 		tb.Fatal(err)
 	}
 	return r.Workers()[0], cluster.Shard("s", r.cfg.Shards)
+}
+
+// TestRefusedLine: the first of the sampled publishes that are refused, by a store or before, has a line in the log, and
+// later ones when a moment has passed.
+func TestRefusedLine(t *testing.T) {
+	c := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint())
+	tel, err := telemetry.Open("relay", "r", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tel.Close()
+	w, shard := benchWorker(t, tel)
+	var text strings.Builder
+	w.relay.cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+	now := time.Now()
+	logs := func(why string, after time.Duration, sampled bool, body, want string) {
+		t.Helper()
+		now = now.Add(after)
+		text.Reset()
+		flags := map[bool]string{false: "00", true: "01"}[sampled]
+		w.post(shard, (*Worker).publish, bus.Msg{Subject: "dnp.v1.shard.0.publish.s", Data: []byte(body), Header: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-" + flags}})
+		w.Turn(now)
+		if got := text.String(); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", why, got, want)
+		}
+	}
+	const unknown = `{"atomic":false,"ops":[{"op":"put","key":"k","values":[{"type":"uint8"}]},{"op":"remove","key":"x"}]}`
+	logs("it is not sampled", 0, false, unknown, "")
+	logs("an op is refused", 0, true, unknown, `msg="refused a sampled publish" subject=dnp.v1.shard.0.publish.s code=unknown_state op=1 error="no state has the key \"x\"" left_out=0`)
+	logs("all ops are applied", refusedPause, true, `{"op":"remove","key":"k"}`, "")
+	logs("it is no JSON", 0, true, `{`, "code=bad_request")
+	logs("another one so soon", refusedPause-1, true, unknown, "")
+	logs("after a moment", 1, true, unknown, "left_out=1")
 }
 
 // TestUnsampledPublishAllocates wants a publish that is not sampled to allocate no more than one

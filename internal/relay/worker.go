@@ -55,6 +55,8 @@ type Worker struct {
 
 	place placement
 
+	refusedLine refusedLine
+
 	lastToken uint64
 	asked     atomic.Int64    // when watch asked for a turn that has not come, in Unix nanoseconds; 0 for never
 	drained   chan<- struct{} // closed when the worker owns no shard; nil if that is of no interest

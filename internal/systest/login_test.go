@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -372,6 +373,22 @@ func loginTimeout(w *world, e *simEdge) {
 	w.net.Run(20 * time.Second)
 	if late.Phase() != dnptest.Connected || fmt.Sprint(w.joined()) != "[late]" {
 		t.Errorf("the late one is %v, joined: %v", late.Phase(), w.joined())
+	}
+}
+
+// TestSilentIsLogged: the edge says that it closed the connection of a client that sent no login.
+func TestSilentIsLogged(t *testing.T) {
+	w := newWorld(t, *seed)
+	w.startRelay()
+	var text strings.Builder
+	e := w.startEdge(wire.Denetwork, func(c *edge.Config) {
+		w.withTokens(c)
+		c.Log = slog.New(slog.NewTextHandler(&text, nil))
+	})
+	w.silent(e, "10.1.0.1:1", dnptest.Cpp())
+	w.net.Run(10 * time.Second)
+	if want := `msg="closing connections that sent no login in time" connections=1`; !strings.Contains(text.String(), want) {
+		t.Errorf("the log has %s, want %s", text.String(), want)
 	}
 }
 

@@ -108,7 +108,7 @@ func start(t *testing.T, name string, args ...string) *process {
 		t.Fatal(err)
 	}
 	if len(args) > 0 && args[0] == "dev" { // several run at once, and these ports are fixed
-		for _, flag := range []string{"--websocket", "--webtransport", "--variant", "--lludp"} {
+		for _, flag := range []string{"--websocket", "--webtransport", "--variant", "--lludp", "--console"} {
 			if !slices.Contains(args, flag) {
 				args = append(slices.Clone(args), flag, "")
 			}

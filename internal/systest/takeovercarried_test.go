@@ -62,7 +62,7 @@ func (p *takeoverPlayer) carry() {
 		},
 		ToEdge: func(c *carriedConn, b []byte) {
 			if e := w.edgeOf(c); !e.cut.active {
-				e.heard[p.addr] = w.net.Elapsed()
+				e.heard[p.addr], p.spoke = w.net.Elapsed(), c
 				_ = c.conn.Receive(b) // the connection may have ended
 			}
 		},

@@ -46,12 +46,13 @@ type takeoverCommands struct {
 	last          uint16            // id of the newest
 	waiting       map[uint16]bool   // those without an answer
 	answers       map[uint16]string // of the others: code and body
+	keys          map[uint16]string // of the states that they are about
 	executed      map[uint16]int    // how often the game executed them
 	refused       map[uint16]bool   // those that the game got as refused
 }
 
 func newTakeoverCommands() takeoverCommands {
-	return takeoverCommands{waiting: map[uint16]bool{}, answers: map[uint16]string{}, executed: map[uint16]int{}, refused: map[uint16]bool{}}
+	return takeoverCommands{waiting: map[uint16]bool{}, answers: map[uint16]string{}, keys: map[uint16]string{}, executed: map[uint16]int{}, refused: map[uint16]bool{}}
 }
 
 // command has the client send a command, unless too many have no answer.
@@ -66,17 +67,40 @@ func (p *takeoverPlayer) command() {
 			return
 		}
 	}
-	key := []string{"gate", "gate", "gate", "gate", "tower", "nothing"}[w.net.Rand().IntN(6)]
-	data, err := command.Request{ID: c.last + 1, Key: key, Name: "use", Body: []byte("x")}.Append(nil)
+	q := command.Request{ID: c.last + 1, Name: "use", Body: []byte("x")}
+	key := p.target(&q)
+	data, err := q.Append(nil)
 	if err != nil {
 		w.Fatal(err)
 	}
 	if p.Send(w.net.Now(), data) == nil {
 		c.last++
-		c.waiting[c.last] = true
+		c.waiting[c.last], c.keys[c.last] = true, key
 		w.net.Wake(p.addr)
 	}
 }
+
+// target chooses the state that a command is about, names it by its key or by its link, and returns its key.
+func (p *takeoverPlayer) target(q *command.Request) (key string) {
+	rnd, link := p.w.net.Rand(), (*dnptest.Link)(nil)
+	switch key = []string{gate, gate, gate, gate, "tower", "nothing", "", ""}[rnd.IntN(8)]; key {
+	case "":
+		if key, link = gate, p.LinkNamed(gate); p.own != nil && p.own.Phase == dnptest.LinkIsUp {
+			key, link = p.ownKey(), p.own
+		}
+	case gate:
+		link = p.LinkNamed(gate)
+	}
+	if q.ByLink = link != nil && rnd.IntN(2) == 0; q.ByLink {
+		q.Link = link.ID
+	} else {
+		q.Key = key
+	}
+	return key
+}
+
+// ownKey is the key of the state that the client offers.
+func (p *takeoverPlayer) ownKey() string { return fmt.Sprintf("client.%s.%d", p.name, p.own.ID) }
 
 // longAnswer reports whether the game gives a request an answer that Java does not take.
 func longAnswer(id uint16) bool { return id%16 == 7 }
@@ -95,6 +119,9 @@ func (p *takeoverPlayer) execute(m sessionlog.Message) {
 	answer := bus.Msg{
 		Subject: p.w.subjects.To("s", p.name), Data: fmt.Appendf(nil, "done %d", id),
 		Header: map[string]string{subject.HeaderAnswer: strconv.Itoa(int(id)), subject.HeaderSession: m.Header[subject.HeaderSession]},
+	}
+	if key := m.Header[subject.HeaderKey]; m.Header[subject.HeaderRefused] == "" && key != c.keys[id] {
+		p.w.failf("the game gets request %d of player %d about %q, want %q", id, p.index, key, c.keys[id])
 	}
 	if longAnswer(id) {
 		answer.Data = append(answer.Data, strings.Repeat("-", 2500)...)
@@ -149,7 +176,8 @@ func (p *takeoverPlayer) answered(m dnptest.Message) bool {
 }
 
 // judgeCommands wants each command to have its answer: that of the game if it executed the command, otherwise a
-// refusal. The game does not hear of a command that a former edge refused, and this one would not.
+// refusal. The game does not hear of a command that a former edge refused, and this one would not. No edge may
+// refuse a command about the state that the client offers all the time.
 func (p *takeoverPlayer) judgeCommands() {
 	w, c := p.w, &p.commands
 	if c.said && !c.granted {
@@ -163,6 +191,8 @@ func (p *takeoverPlayer) judgeCommands() {
 			w.failf("player %d gets no answer to request %d; executed %d times, refused %v", p.index, id, c.executed[id], c.refused[id])
 		case c.executed[id] > 1 || c.executed[id] == 1 && c.refused[id]:
 			w.failf("request %d of player %d is executed %d times, refused %v", id, p.index, c.executed[id], c.refused[id])
+		case c.executed[id] == 0 && p.own != nil && c.keys[id] == p.ownKey():
+			w.failf("player %d gets the answer %.30q to request %d about its own state", p.index, answer, id)
 		case c.executed[id] == 1 && code == "too_large" && longAnswer(id) && p.Behaviour().LongMessage != dnptest.LongWorks:
 		case c.executed[id] == 1 && (code != "ok" || !strings.HasPrefix(body, fmt.Sprintf("done %d", id))), c.executed[id] == 0 && body != code:
 			w.failf("player %d gets the answer %.30q to request %d; executed %d times, refused %v", p.index, answer, id, c.executed[id], c.refused[id])

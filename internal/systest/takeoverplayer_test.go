@@ -1,6 +1,7 @@
 package systest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -36,10 +37,12 @@ type takeoverPlayer struct {
 	last     int    // ordinal of the newest of these
 
 	wire     *carriedWire // nil for a client that speaks UDP
+	spoke    *carriedConn // the connection by which it said something last
 	commands takeoverCommands
-	own      *dnptest.Link // the state that the client offers
-	broken   time.Duration // since when its edge is dead; 0 if its edge lives
-	frozen   bool          // interrupted
+	own      *dnptest.Link   // the state that the client offers
+	wrote    []time.Duration // when the client wrote each value of it, which counts them
+	broken   time.Duration   // since when its edge is dead; 0 if its edge lives
+	frozen   bool            // interrupted
 }
 
 func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPlayer {
@@ -58,6 +61,11 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 		App: dnptest.App{
 			Closed:  p.closed,
 			Message: p.message,
+			Updated: func(l *dnptest.Link, i int) {
+				if l == p.own {
+					p.undone(l.State.Value(i))
+				}
+			},
 			LinkDown: func(l *dnptest.Link) {
 				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate { // a question of an edge is no link of the game; the access of the gate changes
 					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
@@ -132,7 +140,7 @@ func (p *takeoverPlayer) begin() {
 	case 1:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
-			p.write(uint16(p.w.net.Rand().IntN(1000)))
+			p.writeNext()
 			return !p.w.healed
 		})
 	}
@@ -157,6 +165,28 @@ func (p *takeoverPlayer) write(v uint16) {
 	if p.own.Phase == dnptest.LinkIsUp {
 		p.Set(p.own, 0, u16(v))
 		p.w.net.Wake(p.addr)
+	}
+}
+
+// writeNext writes how often the client has written to its own state.
+func (p *takeoverPlayer) writeNext() {
+	p.wrote = append(p.wrote, p.w.net.Elapsed())
+	p.write(uint16(len(p.wrote) - 1))
+}
+
+// undoneMax is how old a value may be that an edge makes the newest one again: it may never have got what the client
+// wrote since, while no edge served the client.
+const undoneMax = 5 * time.Second
+
+// undone judges a value of the client's own state that comes from an edge.
+func (p *takeoverPlayer) undone(value []byte) {
+	w := p.w
+	i := int(binary.LittleEndian.Uint16(value))
+	if w.excused || w.healed || i+1 >= len(p.wrote) { // when all has healed, a last write may have been lost
+		return
+	}
+	if old := w.net.Elapsed() - p.wrote[i+1]; old > undoneMax {
+		w.failf("player %d gets back what it wrote to its own state as write %d of %d, %v after it wrote another", p.index, i, len(p.wrote), old)
 	}
 }
 
@@ -301,7 +331,7 @@ func (p *takeoverPlayer) judge() {
 		w.failf("the game sent %d messages, player %d got %d", p.told, p.index, p.got)
 	}
 	want := u16(w.value)
-	if p.wire != nil && !p.talks() && string(p.Value("T", 0)) != string(want) {
+	if p.wire != nil && (!p.talks() || p.spoke != p.wire.now) && string(p.Value("T", 0)) != string(want) {
 		w.net.Run(takeoverProbe) // it said nothing on its new connection, so its edge has to ask
 	}
 	if string(p.Value("T", 0)) != string(want) {
@@ -346,9 +376,17 @@ func (p *takeoverPlayer) judgeOwn() {
 		w.failf("player %d lost its own state", p.index)
 		return
 	}
+	if w.alone { // a value is no evidence of the client, for which the edge takes the session from one that it cannot reach
+		if err := p.Send(w.net.Now(), fmt.Appendf(nil, "c%d", p.said)); err != nil {
+			w.failf("player %d cannot send: %v", p.index, err)
+		}
+		p.said++
+		w.net.Wake(p.addr)
+		w.net.Run(2 * time.Second)
+	}
 	p.write(4711)
 	w.net.Run(2 * time.Second)
-	got := w.ask(w.subjects.Get("s", fmt.Sprintf("client.%s.%d", p.name, p.own.ID)), "{}")
+	got := w.ask(w.subjects.Get("s", p.ownKey()), "{}")
 	if !strings.Contains(got, "4711") {
 		w.failf("player %d wrote 4711 to its own state, the holder has %s", p.index, got)
 	}

@@ -157,8 +157,10 @@ func TestTraceRefused(t *testing.T) {
 	c.Until("both publishes arrive", func() bool {
 		return len(chain(c, fmt.Sprintf("%032x", 7))) == 2 && len(chain(c, fmt.Sprintf("%032x", 8))) == 1
 	})
-	if span := chain(c, fmt.Sprintf("%032x", 7))["apply"]; !span.Failed {
-		t.Errorf("the span of a text that the store refuses is %+v", span)
+	for _, name := range []string{"apply", "publish"} {
+		if span := chain(c, fmt.Sprintf("%032x", 7))[name]; !span.Failed || span.Attributes["error.type"] != "type_mismatch" {
+			t.Errorf("the span %s of a text that the store refuses is %+v", name, span)
+		}
 	}
 	if span := chain(c, fmt.Sprintf("%032x", 8))["publish"]; !span.Failed || span.Attributes["error.type"] != "bad_request" {
 		t.Errorf("the span of a publish that is no JSON is %+v", span)

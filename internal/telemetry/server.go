@@ -218,7 +218,8 @@ const (
 
 // A Drain is the answer to POST /drain.
 type Drain struct {
-	Sessions string `json:"sessions"` // SessionsHandedOver or SessionsClosed
+	Sessions string `json:"sessions"`         // SessionsHandedOver or SessionsClosed
+	Reason   string `json:"reason,omitempty"` // why no other node can take some of them over, if that is known
 }
 
 func serveDrain(drain func() Drain) http.HandlerFunc {

@@ -90,7 +90,9 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 		e.eventValues(ev.Values)
 	case replication.EventReassert:
 		e.key("shard").uint(uint64(ev.Shard))
-		e.textField("lost_after", timeText(ev.LostAfter))
+		if !ev.LostAfter.IsZero() {
+			e.textField("lost_after", timeText(ev.LostAfter))
+		}
 	case replication.EventCommand:
 		e.textField("command", ev.Command)
 	case replication.EventUncertain:
@@ -167,6 +169,9 @@ func (e *emitter) put(s *replication.State, interests func(name string) *replica
 	e.lod(d.Details)
 	if d.Interest != "" {
 		e.interest(d.Interest, interests(d.Interest))
+	}
+	if d.TTL > 0 {
+		e.textField("ttl", DurationText(d.TTL))
 	}
 	e.key("values").array()
 	for i := range d.Values {

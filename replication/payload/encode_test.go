@@ -63,6 +63,7 @@ func TestEvents(t *testing.T) {
 			`,"client":"c","reason":"finite","key":"k","values":{"x":null},"code":"out_of_range","missed":3`,
 		},
 		{replication.Event{Type: "reassert", Shard: 0, LostAfter: at}, `,"shard":0,"lost_after":"2026-11-21T03:05:06.007Z"`},
+		{replication.Event{Type: "reassert", Shard: 3}, `,"shard":3`},
 		{replication.Event{Type: "recycle", Client: "c"}, `,"client":"c"`},
 		{replication.Event{Type: "recycle", Client: "c", Reason: "used_up"}, `,"client":"c","reason":"used_up"`},
 		{replication.Event{Type: "limited", Client: "c", Session: "s"}, `,"client":"c","session":"s"`},
@@ -71,6 +72,14 @@ func TestEvents(t *testing.T) {
 	} {
 		c.event.Space, c.event.Time, c.event.Epoch, c.event.Seq = "demo", at, 7, 9
 		wantJSON(t, string(c.event.Type), JSON.AppendEvent(nil, &c.event), `{"v":1,"type":"`+string(c.event.Type)+`",`+head+c.want+`}`)
+	}
+}
+
+func TestDurationText(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 30 * time.Second: "30s"} {
+		if got := DurationText(d); got != want {
+			t.Errorf("%v is written %s, want %s", d, got, want)
+		}
 	}
 }
 
@@ -88,7 +97,7 @@ func TestStringsAreJSON(t *testing.T) {
 // listed makes the state that the store would make of a put.
 func listed(t testing.TB, op *replication.Op) *replication.State {
 	d := &replication.Description{
-		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details,
+		Key: op.Key, Access: op.Access, Audience: op.Audience, Message: op.Message, Farewell: op.Farewell, Priority: op.Priority, Details: op.Details, TTL: op.TTL,
 	}
 	for _, v := range op.Values {
 		d.Values = append(d.Values, v.ValueDef)
@@ -142,6 +151,9 @@ func TestListingRoundTrip(t *testing.T) {
 		if after := putText(t, &back); after != before {
 			t.Fatalf("%s\nbecame\n%s", before, after)
 		}
+		if back.TTL != op.TTL {
+			t.Fatalf("%v became %v in %s", op.TTL, back.TTL, before)
+		}
 		for i := range op.Values {
 			a, b := op.Values[i], back.Values[i]
 			a.Value, b.Value = nil, nil
@@ -191,6 +203,9 @@ func randomPut(rnd *rand.Rand) replication.Op {
 	}
 	if op.HasPriority = rnd.IntN(2) == 0; op.HasPriority {
 		op.Priority = uint8(2 + rnd.IntN(replication.PriorityMax-1))
+	}
+	if op.HasTTL = rnd.IntN(2) == 0; op.HasTTL {
+		op.TTL = []time.Duration{time.Second, 90 * time.Minute, replication.TTLMax, replication.TTLMin + time.Duration(rnd.Int64N(int64(replication.TTLMax-replication.TTLMin)))}[rnd.IntN(4)]
 	}
 	for range rnd.IntN(3) {
 		op.HasDetails = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/godot/variant"
@@ -232,7 +233,7 @@ var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
 	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
-	"interest", "at", "axes", "bands", "within", "beyond",
+	"interest", "at", "axes", "bands", "within", "beyond", "ttl",
 }
 
 // fields are the members of one object, each at most once and not parsed. The first error
@@ -500,6 +501,32 @@ func parsePriority(name string, n node) (uint8, *replication.Error) {
 		err = badRequest("priority %v: want an integer of 1 to %d", x, replication.PriorityMax)
 	}
 	return uint8(x), err
+}
+
+// parseTTL parses a time to live; 0s is none.
+func parseTTL(name string, n node) (time.Duration, *replication.Error) {
+	s, err := text(name, n)
+	if err != nil {
+		return 0, err
+	}
+	d, bad := time.ParseDuration(s)
+	if bad != nil || d != 0 && (d < replication.TTLMin || d > replication.TTLMax) {
+		return 0, badRequest("ttl %q: want a time of %s to %s as 30s, 1.5m or 2h, or 0s for none",
+			clip(s), DurationText(replication.TTLMin), DurationText(replication.TTLMax))
+	}
+	return d, nil
+}
+
+// DurationText returns d as payloads have it: without units that are zero.
+func DurationText(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 func parseMax(_ string, n node) (int, *replication.Error) {

@@ -83,7 +83,7 @@ var ops = map[string]struct {
 	kind   replication.OpKind
 	fields []string
 }{
-	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "interest", "values"}},
+	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "interest", "ttl", "values"}},
 	"set":      {replication.OpSet, []string{"op", "key", "values"}},
 	"remove":   {replication.OpRemove, []string{"op", "key"}},
 	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod"}},
@@ -163,6 +163,7 @@ func parsePut(op *replication.Op, f *fields) {
 	op.HasAudience = optional(f, "audience", kindAny, &op.Audience, parseAudience)
 	op.HasPriority = optional(f, "priority", kindNumber, &op.Priority, parsePriority)
 	op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
+	op.HasTTL = optional(f, "ttl", kindString, &op.TTL, parseTTL)
 	putInterest(op, f)
 	required(f, "values", kindArray, &op.Values, putValues, `put needs "values"`)
 }

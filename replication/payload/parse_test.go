@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/replication"
@@ -134,7 +135,12 @@ func TestParseVariants(t *testing.T) {
 	if v := mustParse(t, `{"op":"audience","key":"k",`+list+`}`, "").Ops[0]; !reflect.DeepEqual(v.Details, want) || v.HasAudience {
 		t.Errorf("lod alone: got %+v", v)
 	}
-	if v := op(`"lod":[]`); !v.HasDetails || len(v.Details) != 0 {
+	for text, want := range map[string]time.Duration{"30s": 30 * time.Second, "1.5m": 90 * time.Second, "1h30m": 90 * time.Minute, "1000ms": time.Second, "168h": 168 * time.Hour, "0s": 0, "0": 0} {
+		if v := op(`"ttl":"` + text + `"`); !v.HasTTL || v.TTL != want {
+			t.Errorf("ttl %s: got %v, want %v", text, v.TTL, want)
+		}
+	}
+	if v := op(`"lod":[]`); v.HasTTL || !v.HasDetails || len(v.Details) != 0 {
 		t.Error("an empty lod must remove the levels")
 	}
 	if v := op(`"farewell":""`); !v.HasFarewell || len(v.Farewell) != 0 {
@@ -159,6 +165,13 @@ func TestParseRefuses(t *testing.T) {
 		{put(`"priority":257`), "bad_request", "priority 257"},
 		{put(`"priority":1.5`), "bad_request", "priority 1.5"},
 		{put(`"priority":"1"`), "bad_request", `"priority": want number`},
+		{put(`"ttl":30`), "bad_request", `"ttl": want string`},
+		{put(`"ttl":"30"`), "bad_request", `ttl "30": want a time of 1s to 168h`},
+		{put(`"ttl":"999ms"`), "bad_request", "ttl"},
+		{put(`"ttl":"168h1s"`), "bad_request", "ttl"},
+		{put(`"ttl":"-30s"`), "bad_request", "ttl"},
+		{put(`"ttl":"soon"`), "bad_request", "ttl"},
+		{`{"op":"set","key":"k","ttl":"30s","values":{"0":1}}`, "bad_request", "ttl"},
 		{put(`"lod":{}`), "bad_request", `"lod": want array`},
 		{put(`"lod":[{}]`), "bad_request", "entry 0: want \"groups\""},
 		{put(`"lod":[{"clients":["c"]}]`), "bad_request", "want \"precision\""},

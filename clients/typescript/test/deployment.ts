@@ -35,7 +35,7 @@ export class Deployment {
     const nats = `127.0.0.1:${await freePort("tcp")}`;
     const url = `udp://127.0.0.1:${await freePort("udp")}`;
     const args = ["dev", "--nats-listen", nats, "--listen", url, "--http", "", "--workers", "1",
-      "--websocket", "127.0.0.1:0", "--webtransport", "127.0.0.1:0", ...flags];
+      "--websocket", "127.0.0.1:0", "--webtransport", "127.0.0.1:0", "--console", "", "--variant", "", "--lludp", "", ...flags];
     return new Deployment(nats, url, spawn("bin/relay", args, { cwd: root, stdio: ["ignore", "pipe", "ignore"] }));
   }
 

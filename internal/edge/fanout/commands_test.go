@@ -12,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/command"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
@@ -190,6 +191,47 @@ func TestCommandErrors(t *testing.T) {
 	if n := len(c.asked()); n != 0 {
 		t.Errorf("game servers hear of %d refused commands", n)
 	}
+}
+
+// TestCommandOwnState has a client ask for commands about a state that it offers, by its key and by its link, which
+// no replica has yet, and after it took the state back.
+func TestCommandOwnState(t *testing.T) {
+	c := newCommandTest(t, 0)
+	c.says([]byte(command.Hello))
+	c.want("", "answer 0 ok ")
+	typ, _ := wire.ParseValueType("uint8")
+	layout, err := netstate.NewLayout([]netstate.Value{{Type: typ}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &c.session.ownStates
+	own := &ownState{owner: o.peer, link: 3, key: ownKey("alice", 3), message: []byte("own"), readOnly: true}
+	o.newSource(own, netstate.NewState(layout))
+	o.add(own)
+	byLink := func(id uint16, link wire.LinkID) {
+		data, _ := command.Request{ID: id, ByLink: true, Link: link, Name: "wave"}.Append(nil)
+		c.says(data)
+	}
+	c.asks(1, "client.alice.3", "wave")
+	byLink(2, 3)
+	all := c.asked()
+	if len(all) != 2 {
+		t.Fatalf("the game servers are asked %v, want two questions", all)
+	}
+	for _, a := range all {
+		if key := a.Header[subject.HeaderKey]; key != "client.alice.3" {
+			t.Errorf("request %s is about %q", a.Header[subject.HeaderRequest], key)
+		}
+		a.done(c.now, bus.Msg{Data: []byte("waved")}, nil)
+	}
+	c.want("the game answered", "answer 1 ok waved", "answer 2 ok waved")
+	c.asks(3, "client.bob.3", "wave")
+	byLink(4, 4)
+	o.drop(c.now, own)
+	c.asks(5, "client.alice.3", "wave")
+	byLink(6, 3)
+	c.want("the client has no such states", "answer 3 unknown_state unknown_state", "answer 4 unknown_state unknown_state",
+		"answer 5 unknown_state unknown_state", "answer 6 unknown_state unknown_state")
 }
 
 // TestCommandTimeout checks that the edge answers by itself if the bus never says what came of a question.

@@ -27,11 +27,14 @@ type space struct {
 	// all states are offered to those clients again.
 	reoffer   bool // a link ended since the last attempt
 	reofferAt time.Time
+
+	history history // for people who ask why a client has what it has
 }
 
 // advance sends the requests that are due and returns when the next one is.
 func (s *space) advance(now time.Time) time.Time {
 	s.now = now
+	s.history.begin(now)
 	s.noticeEpoch(now)
 	if request, ok := s.replica.Advance(now); ok {
 		s.repair(request)
@@ -267,6 +270,7 @@ func (s *space) Described(st *replication.State) {
 // Removed ends all links to a state.
 func (s *space) Removed(st *replication.State) {
 	src := source(st)
+	s.history.removed(st.Desc.Key, s.now)
 	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.number == st.Number {
 		own.assertNow(s.now) // the holder believed that the client had left
 	}

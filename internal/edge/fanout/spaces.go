@@ -79,6 +79,17 @@ func (s *Spaces) Replica(name string) *replication.Replica {
 	return nil
 }
 
+// ApplyHead gives the replica of a space, if it is followed, the holder's report of its last
+// sequence number.
+func (s *Spaces) ApplyHead(now time.Time, name string, epoch, seq uint64) {
+	if sp, ok := s.byName[name]; ok {
+		if held, _ := sp.replica.Position(); epoch >= held { // else a relay speaks that is no longer the holder
+			sp.history.heard = now
+		}
+		sp.replica.ApplyHead(now, epoch, seq)
+	}
+}
+
 // Knows reports whether the replica of a space has all states at its position, and those to which links
 // of a client with these Refs are bound. It may have missed later changes.
 func (s *Spaces) Knows(name, client string, refs []uint64) bool {

@@ -74,7 +74,8 @@ type Authority struct {
 	mu   sync.Mutex
 	used auth.Replay
 
-	lines [auth.NumReasons]line // about logins that are not let in
+	lines  [auth.NumReasons]line // about logins that are not let in
+	silent line                  // about clients that sent none
 }
 
 // New returns an Authority. It reads the token keys if it needs them.
@@ -128,6 +129,7 @@ type Judge struct {
 	Stats
 	host Host
 
+	silents  uint64                     // clients that sent no login in time
 	pending  map[netip.AddrPort]callout // logins that the game's service is asked about
 	refusals []refusal                  // of late, by hash; a newer one takes the place of an older one
 	seed     maphash.Seed
@@ -171,7 +173,7 @@ func (j *Judge) loginToken(now time.Time, from netip.AddrPort, message []byte) (
 	if reason == auth.None {
 		reason = j.use(now, &claims, j.cfg.Home(from).Addr())
 	}
-	j.judged(now, from, reason)
+	j.judged(now, from, reason, claimedKey(now, reason, message)...)
 	if reason != auth.None {
 		return dnp.LoginRefuse, nil
 	}
@@ -188,8 +190,8 @@ type line struct {
 }
 
 // judged counts a login, and logs one that is not let in, now and then. What a client sent is a
-// secret, or anything, so it is not logged.
-func (j *Judge) judged(now time.Time, from netip.AddrPort, reason auth.Reason) {
+// secret, or anything, so it is not logged; more has what may be.
+func (j *Judge) judged(now time.Time, from netip.AddrPort, reason auth.Reason, more ...any) {
 	j.Logins[reason]++
 	if reason == auth.None {
 		return
@@ -201,7 +203,38 @@ func (j *Judge) judged(now time.Time, from netip.AddrPort, reason auth.Reason) {
 		l.leftOut++
 		return
 	}
-	j.cfg.Log.Info("not accepting a login", "reason", reason.String(), "address", j.cfg.Address(j.cfg.Home(from)), "left_out", l.leftOut)
+	j.cfg.Log.Info("not accepting a login", append([]any{"reason", reason.String(), "address", j.cfg.Address(j.cfg.Home(from)), "left_out", l.leftOut}, more...)...)
+	*l = line{next: now.Add(linePause)}
+}
+
+// claimedKey returns the attribute of a log line with the key that a token of an unknown key names, if
+// it is the id of a key. It is no secret, and says which one --token-keys lacks.
+func claimedKey(now time.Time, reason auth.Reason, message []byte) []any {
+	if reason != auth.BadKey {
+		return nil
+	}
+	token, _ := auth.Token(message)
+	if key := auth.LookAt(now, string(token)).Key; auth.IsKeyID(key) {
+		return []any{"key", key}
+	}
+	return nil
+}
+
+// Silent logs, now and then, that the edge closed connections of clients that sent no login in time. total
+// is how many those of the worker were since it began.
+func (j *Judge) Silent(now time.Time, total uint64) {
+	n := int(total - j.silents)
+	if n == 0 {
+		return
+	}
+	j.silents = total
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := &j.silent
+	if l.leftOut += n; now.Before(l.next) {
+		return
+	}
+	j.cfg.Log.Info("closing connections that sent no login in time", "connections", l.leftOut)
 	*l = line{next: now.Add(linePause)}
 }
 

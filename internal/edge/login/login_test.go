@@ -1,6 +1,7 @@
 package login
 
 import (
+	"crypto/ed25519"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -55,4 +56,24 @@ func TestLines(t *testing.T) {
 	want("another result", `reason=no_token address=192.0.2.1 left_out=0`)
 	login(linePause, stranger)
 	want("after a pause", `reason=bad_key address=192.0.2.1 left_out=199`)
+	named, err := auth.Issue(ed25519.NewKeyFromSeed(make([]byte, 32)), auth.Claims{Client: "c", Space: "s", Expires: start.Add(time.Hour), ID: "1"}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login(2*linePause, named)
+	want("the token names its key", `reason=bad_key address=192.0.2.1 left_out=1 key=139e3940e64b5491`)
+	const loud = "eyJhbGciOiJFZERTQSIsImtpZCI6ImEgbG91ZCBsaW5lIn0.eyJzdWIiOiJtYWxsb3J5In0.c2lnbmF0dXJl" // "kid":"a loud line"
+	login(3*linePause, loud)
+	want("what is no name of a key is not logged", `reason=bad_key address=192.0.2.1 left_out=1`)
+	silent := func(at time.Duration, worker int, total uint64) { judges[worker].Silent(start.Add(at), total) }
+	silent(0, 0, 0)
+	want("every client sent a login")
+	silent(time.Second, 0, 3)
+	want("three did not", `msg="closing connections that sent no login in time" connections=3`)
+	silent(2*time.Second, 0, 4)
+	silent(3*time.Second, 1, 5)
+	silent(3*time.Second, 0, 4)
+	want("not again so soon")
+	silent(time.Second+linePause, 1, 6)
+	want("of both workers, after a pause", `connections=7`)
 }

@@ -364,6 +364,20 @@ func (b *base) advanceAwaiting(now, next time.Time) time.Time {
 	return next
 }
 
+// inquiryMax is how many of the sessions that wait for their spaces Adopting looks at.
+const inquiryMax = 2048
+
+// Adopting returns the session of a client that the worker is taking over, as far as its log was read, and the phase
+// of that.
+func (b *base) Adopting(space, client string) (id, phase string, ok bool) {
+	for _, s := range b.awaiting[:min(len(b.awaiting), inquiryMax)] {
+		if s.About.Client == client && s.About.Space == space && s.adopting() {
+			return s.About.ID, s.Log.Phase().String(), true
+		}
+	}
+	return "", "", false
+}
+
 // knows reports whether a session may be taken over although the replica of its space may have missed
 // changes. It looks each outdatedAfter.
 func (b *base) knows(now time.Time, s *Session) bool {

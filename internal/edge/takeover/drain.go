@@ -53,7 +53,7 @@ func (d *drainer) CloseRest() {
 // their last answer still counts.
 func (d *drainer) askCandidates(now time.Time) {
 	spaces := d.host.Spaces()
-	for _, node := range d.candidates.update(now, d.host.View().ready(), spaces) {
+	for _, node := range d.candidates.update(now, d.host.View().readyAt(d.cfg.Listener), spaces) {
 		d.host.Ask(node, Request{Prepare: spaces}, func(now time.Time, err error) {
 			if d.candidates.answered(now, node, spaces, err) && len(d.queue) == 0 && now.After(d.begin) {
 				d.look = now
@@ -74,7 +74,7 @@ func (d *drainer) advanceDrain(now, next time.Time) time.Time {
 	interval := time.Second / edgeHandOversPerSecond * time.Duration(d.host.Workers())
 	for len(d.queue) > 0 && d.pace.take(now, interval) {
 		name := d.queue[0]
-		node := d.candidates.successor(now, name, d.host.View().ready())
+		node := d.candidates.successor(now, name, d.host.View().readyAt(d.cfg.Listener))
 		if node == "" { // no edge is prepared; the next round may find one
 			d.queue = nil
 			break

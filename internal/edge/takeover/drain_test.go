@@ -100,6 +100,23 @@ func TestDrainUnprepared(t *testing.T) {
 	}
 }
 
+// TestDrainOtherPort: an edge that does not listen on the port of the clients is not asked, and gets no session.
+func TestDrainOtherPort(t *testing.T) {
+	e, first, second := newDrained(t)
+	at := func(name string, port uint16) cluster.Member {
+		return cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: cluster.PhaseReady, Addresses: []cluster.Address{{Service: cluster.ServiceDNP, Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port)}}}
+	}
+	ports := map[string]uint16{"e2": listener, "e3": listener}
+	ports[e.view.successor(e.workers[0].t.name(clientAddr(1)))]++
+	e.view, _ = e.view.With(cluster.NewRoster([]cluster.Member{at("e1", listener), at("e2", ports["e2"]), at("e3", ports["e3"])}))
+	e.workers[0].t.Drain(e.net.Now())
+	e.pass(prepareTime + 10*time.Millisecond)
+	e.drained("the first listens on another port", first, second, 0, 1)
+	if first.asked != 0 {
+		t.Errorf("it was asked %d times to prepare", first.asked)
+	}
+}
+
 // TestDrainWaits: sessions stay where they are until an edge is prepared.
 func TestDrainWaits(t *testing.T) {
 	e, first, second := newDrained(t)

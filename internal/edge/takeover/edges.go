@@ -1,7 +1,11 @@
 package takeover
 
 import (
+	"fmt"
+	"iter"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/dnprelay/dnprelay/cluster"
 )
@@ -72,6 +76,38 @@ func (v *View) ready() (names []string) {
 	return names
 }
 
+// listensAt reports whether an edge may have clients that talk to a port: it listens there, or is of
+// a release that does not tell its ports.
+func listensAt(m cluster.Member, port uint16) bool {
+	ports := m.Ports(cluster.ServiceDNP)
+	return len(ports) == 0 || slices.Contains(ports, port)
+}
+
+// readyAt returns all other edges that are ready and may have clients that talk to a port.
+func (v *View) readyAt(port uint16) []string {
+	return slices.DeleteFunc(v.ready(), func(name string) bool {
+		m, _ := v.roster.Member(name)
+		return !listensAt(m, port)
+	})
+}
+
+// elsewhereMax bounds the edges that Elsewhere names.
+const elsewhereMax = 8
+
+// Elsewhere returns the other edges, with their ports, if there are some and none of them may take over
+// clients that talk to a port, because clients cannot talk to another one. Otherwise it returns nothing.
+func (v *View) Elsewhere(port uint16) (edges []string) {
+	for m := range v.candidates() {
+		if listensAt(m, port) {
+			return nil
+		}
+		if len(edges) < elsewhereMax {
+			edges = append(edges, fmt.Sprintf("%s at %s", m.Name, strings.Trim(fmt.Sprint(m.Ports(cluster.ServiceDNP)), "[]")))
+		}
+	}
+	return edges
+}
+
 // successor returns which of the other edges that are ready should have the session with
 // this name; empty for none.
 func (v *View) successor(name string) string { return cluster.Choose(name, v.ready()) }
@@ -92,11 +128,22 @@ func (v *View) inherited(node string, claims []string) (names []string) {
 	return names
 }
 
-// MaySucceed reports whether any other edge is ready or starts, and so could take sessions
-// over soon, and whether gossip says anything at all.
-func (v *View) MaySucceed() (gossip, any bool) {
-	for m := range v.roster.All() {
-		if m.Role == cluster.RoleEdge && m.Name != v.self && m.Phase <= cluster.PhaseReady {
+// candidates are the other edges that are ready or start.
+func (v *View) candidates() iter.Seq[cluster.Member] {
+	return func(yield func(cluster.Member) bool) {
+		for m := range v.roster.All() {
+			if m.Role == cluster.RoleEdge && m.Name != v.self && m.Phase <= cluster.PhaseReady && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// MaySucceed reports whether any other edge is ready or starts and may have clients of one of the
+// ports, and so could take sessions over soon, and whether gossip says anything at all.
+func (v *View) MaySucceed(ports []uint16) (gossip, any bool) {
+	for m := range v.candidates() {
+		if slices.ContainsFunc(ports, func(port uint16) bool { return listensAt(m, port) }) {
 			return true, true
 		}
 	}

@@ -2,6 +2,8 @@ package takeover
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -38,6 +40,48 @@ func TestSuccessors(t *testing.T) {
 	}
 	if old.gone["e2"] || !old.inRoster("e2") {
 		t.Error("an older view changed")
+	}
+}
+
+// TestPorts: sessions go to edges that listen on the port of their clients, or do not say where they listen.
+func TestPorts(t *testing.T) {
+	edge := func(name string, phase cluster.Phase, ports ...uint16) cluster.Member {
+		m := cluster.Member{Name: name, Role: cluster.RoleEdge, Phase: phase, Addresses: []cluster.Address{{Service: cluster.ServiceForward, Addr: netip.MustParseAddrPort("10.0.0.1:7947")}}}
+		for _, port := range ports {
+			m.Addresses = append(m.Addresses, cluster.Address{Service: cluster.ServiceDNP, Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port)})
+		}
+		return m
+	}
+	self := edge("e1", cluster.PhaseDraining, 3413)
+	for _, c := range []struct {
+		why       string
+		others    []cluster.Member
+		ready     string // for port 3413
+		may       bool
+		elsewhere string
+	}{
+		{"no other edge", nil, "[]", false, "[]"},
+		{"the same port", []cluster.Member{edge("e2", cluster.PhaseReady, 3413)}, "[e2]", true, "[]"},
+		{"one of its ports", []cluster.Member{edge("e2", cluster.PhaseReady, 5000, 3413)}, "[e2]", true, "[]"},
+		{"an earlier release", []cluster.Member{edge("e2", cluster.PhaseReady)}, "[e2]", true, "[]"},
+		{"other ports", []cluster.Member{edge("e2", cluster.PhaseReady, 3414, 3415), edge("e3", cluster.PhaseStarting, 3416)}, "[]", false, "[e2 at 3414 3415 e3 at 3416]"},
+		{"one of two", []cluster.Member{edge("e2", cluster.PhaseReady, 3414), edge("e3", cluster.PhaseReady, 3413)}, "[e3]", true, "[]"},
+		{"the right one starts", []cluster.Member{edge("e2", cluster.PhaseReady, 3414), edge("e3", cluster.PhaseStarting, 3413)}, "[]", true, "[]"},
+		{"the right one leaves", []cluster.Member{edge("e2", cluster.PhaseReady, 3414), edge("e3", cluster.PhaseDraining, 3413)}, "[]", false, "[e2 at 3414]"},
+		{"a relay has no clients", []cluster.Member{{Name: "r", Role: cluster.RoleRelay, Phase: cluster.PhaseReady}}, "[]", false, "[]"},
+	} {
+		v, _ := NewView("e1").With(cluster.NewRoster(append(c.others, self)))
+		_, may := v.MaySucceed([]uint16{3413})
+		if got := fmt.Sprint(v.readyAt(3413)); got != c.ready || may != c.may {
+			t.Errorf("%s: %s is ready and %v may be soon, want %s and %v", c.why, got, may, c.ready, c.may)
+		}
+		if got := fmt.Sprint(v.Elsewhere(3413)); got != c.elsewhere {
+			t.Errorf("%s: elsewhere are %s, want %s", c.why, got, c.elsewhere)
+		}
+	}
+	v, _ := NewView("e1").With(cluster.NewRoster([]cluster.Member{self, edge("e2", cluster.PhaseReady, 3414)}))
+	if _, may := v.MaySucceed([]uint16{3413, 3414}); !may {
+		t.Error("another edge may take the sessions of one of two ports, and is no candidate")
 	}
 }
 

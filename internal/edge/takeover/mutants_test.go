@@ -20,7 +20,11 @@ var searchMutants = []mutants.Mutant{
 	{Name: "searched_by_all_datagrams", File: searchFile, Old: "return s.spread <= spreadMost", New: "return true", Run: "^TestSearchBounds$"},
 	{Name: "searched_once", File: searchFile, Old: "\t\tb.ask(s) // if", New: "\t\t// if", Run: "^TestEdgeLostInDoubt$"},
 	{Name: "former_ways_are_not_searched", File: "internal/edge/takeover/datagrams.go", Old: "return o.edge == edge && o.until.After(now)", New: "return o.edge == edge", Run: "^TestSearchByFormerWay$"},
-	{Name: "lost_edge_is_not_noticed", File: searchFile, Old: "s.path.Edge == node && s.stays()", New: "false", Run: "^TestEdgeLost$"},
+	{Name: "lost_edge_is_not_noticed", File: searchFile, Old: "case s.stays():\n\t\t\tb.seek(now, s)\n\t\tcase s.adopting", New: "case s.stays():\n\t\tcase s.adopting", Run: "^TestEdgeLost$"},
+	{Name: "lost_edge_is_not_noticed_in_a_takeover", File: searchFile, Old: "case s.adopting():\n\t\t\ts.search.silent = true", New: "case s.adopting():", Run: "^TestEdgeLostMeanwhile$"},
+	{Name: "stop_is_forgotten_in_a_takeover", File: "internal/edge/takeover/state.go", Old: "|| s.stays() || s.adopting()", New: "|| s.stays()", Run: "^TestEdgeLostMeanwhile$"},
+	{Name: "answers_before_a_stop_count", File: "internal/edge/takeover/state.go", Old: "s.search.silent = s.search.silent || due", New: "_ = due", Run: "^TestAnsweredBeforeTheStop$"},
+	{Name: "old_paths_count", File: "internal/edge/takeover/state.go", Old: "b.setPath(s, Path{Edge: p.edge})\n\t\ts.search.silent = true", New: "b.setPath(s, Path{Edge: p.edge})", Run: "^TestTakenBack$"},
 	{Name: "nowhere_counts_although_somebody_answers", File: "internal/edge/takeover/locations.go", Old: `x.node == "" || x.node == node`, New: `x.node == node`, Run: "^TestReturnedNowhere$"},
 	{Name: "silent_are_not_asked_in_a_drain", File: searchFile, Old: "case now.Sub(w.heard) >= watchPause:\n\t\tb.ask(s)", New: "case now.Sub(w.heard) >= watchPause:", Run: "^TestPathDrains$"},
 }

@@ -24,7 +24,7 @@ const (
 
 // A search looks for the way to the client of a session, and looks after a way that may end.
 type search struct {
-	silent bool      // no datagram showed the way since this edge began to take the session over, or was stopped
+	silent bool      // nothing showed the way since this edge began to take the session over or was stopped, or the edge on it was lost
 	until  time.Time // when to stop; zero while it does not search
 	heard  time.Time // when a datagram came last while not all sessions came directly
 	look   time.Time // when to look again
@@ -74,14 +74,19 @@ func (b *base) EdgesKnown(now time.Time) {
 	}
 }
 
-// EdgeLost searches for the ways to the clients that were reached by an edge that is gone or does not answer.
+// EdgeLost searches for the ways to the clients that were reached by an edge that is gone or does not answer. A
+// session that is being taken over begins its search when it is served.
 func (b *base) EdgeLost(now time.Time, node string) {
 	if b.detours == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
-		if s := b.byName[name]; s.path.Edge == node && s.stays() {
+		switch s := b.byName[name]; {
+		case s.path.Edge != node:
+		case s.stays():
 			b.seek(now, s)
+		case s.adopting():
+			s.search.silent = true
 		}
 	}
 }

@@ -209,3 +209,90 @@ func TestPathDrains(t *testing.T) {
 	first.play(c, 3*time.Second)
 	first.wantWay(addr, "e3")
 }
+
+// TestEdgeLostMeanwhile: the edge that reaches a client that only listens stands still for a moment, in which the
+// client's session is being taken over and a balancer moves the client. So does the edge that takes it over.
+func TestEdgeLostMeanwhile(t *testing.T) {
+	for _, x := range []struct {
+		why  string
+		lost func(w *testWorker)
+	}{
+		{"the edge on the path", func(w *testWorker) { w.t.EdgeLost(w.net.Now(), "e2") }},
+		{"the edge itself", func(w *testWorker) { w.net.Run(stallMax + 10*time.Millisecond) }},
+	} {
+		t.Run(x.why, func(t *testing.T) {
+			first, addr := newTestEdge(t), clientAddr(1)
+			c := first.join(addr) // over e2
+			next := first.next()
+			next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+			flow := "e2"
+			next.pin(first, c, &flow)
+			next.complete = false
+			w := next.workers[0]
+			w.t.Give(w.t.name(addr), Path{Edge: "e2"}, "")
+			next.play(c, 100*time.Millisecond)
+			w.wantPhase("the states are not complete", addr, AwaitingSpace)
+			flow = "e3"
+			x.lost(w)
+			next.complete = true
+			next.play(c, 3*time.Second)
+			w.wantPhase("the states are complete", addr, Serving)
+			next.wantWay(addr, "e3")
+		})
+	}
+}
+
+// TestTakenBack: an edge that lost the session of a client that only listens takes it over again. The way that it
+// remembers is an old one: a balancer has moved the client since.
+func TestTakenBack(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	w, next := first.workers[0], first.next()
+	next.workers[0].t.Give(w.t.name(addr), Path{Unknown: true}, "")
+	next.pass(500 * time.Millisecond)
+	next.workers[0].wantPhase("it was given", addr, Serving)
+	first.pass(500 * time.Millisecond)
+	w.wantPhase("another edge has it", addr, Over)
+	flow := "e3"
+	first.pin(first, c, &flow)
+	w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+	first.play(c, 3*time.Second)
+	w.wantPhase("it was given back", addr, Serving)
+	first.wantWay(addr, "e3")
+}
+
+// TestAnsweredBeforeTheStop: an edge that was stopped finds the answer of a client to an earlier question. A balancer
+// has moved the client since, so the answer does not show where the client is.
+func TestAnsweredBeforeTheStop(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	flow := "e2"
+	first.pin(first, c, &flow)
+	first.play(c, time.Second)
+	w, stopped := first.workers[0], []([]byte)(nil)
+	deliver := first.fromClient
+	said := 0
+	first.fromClient = func(_ netip.AddrPort, p []byte) {
+		if said++; said <= 2 { // an acknowledgement, and the answer to the first of two questions
+			w.deliver(addr, "e2", p...)
+			return
+		}
+		stopped = append(stopped, slices.Clone(p))
+	}
+	w.t.ask(w.session(addr))
+	first.play(c, 50*time.Millisecond)
+	if len(stopped) < 2 {
+		t.Fatalf("the client says %x", stopped)
+	}
+	first.net.Run(stallMax + 10*time.Millisecond)
+	w.turn() // it learns that it was stopped
+	first.fromClient = deliver
+	for _, p := range stopped {
+		w.deliver(addr, "e2", p...)
+	}
+	flow = "e3"
+	first.play(c, 3*time.Second)
+	first.wantWay(addr, "e3")
+}

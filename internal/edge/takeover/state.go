@@ -211,7 +211,7 @@ func (b *base) revalidateAll() {
 	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
 		s := b.byName[name]
 		b.revalidate(s)
-		s.search.silent = s.search.silent || s.stays() // a balancer may have moved the flow meanwhile
+		s.search.silent = s.search.silent || s.stays() || s.adopting() // a balancer may have moved the flow meanwhile
 	}
 }
 
@@ -272,9 +272,11 @@ func (b *base) ask(s *Session) {
 	}
 }
 
-// confirm takes the answer of a client to a question, the datagram under way.
+// confirm takes the answer of a client to a question, the datagram under way. If a search is due and has not begun,
+// the question is one from before this edge was stopped, and the answer waited at its socket: the search begins all
+// the same.
 func (b *base) confirm(s *Session) {
-	ways := s.others.list
+	ways, due := s.others.list, s.search.silent && !s.search.searching()
 	switch {
 	case s.path == Path{Edge: b.came}:
 		b.detour(s, func() { s.others.list = nil; s.search.end() })
@@ -286,6 +288,7 @@ func (b *base) confirm(s *Session) {
 	default:
 		ways[len(ways)-1].answered = true
 	}
+	s.search.silent = s.search.silent || due
 }
 
 // setPath sets the return path to the client of a session.
@@ -308,12 +311,14 @@ func (b *base) detour(s *Session, change func()) {
 }
 
 // inferPath sets the return path to the client of a session that is taken over to the one by
-// which its datagrams came, if any did.
+// which its datagrams came, if any did. A path from before is a guess: the table may have it from a
+// session that this edge lost, and the balancer has chosen another edge since.
 func (b *base) inferPath(s *Session) {
 	if x := b.orphans.byAddr[s.client]; x != nil {
 		b.setPath(s, Path{Edge: x.list[len(x.list)-1].edge}) // of the newest
 	} else if p := b.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
 		b.setPath(s, Path{Edge: p.edge})
+		s.search.silent = true
 	}
 }
 

@@ -1,0 +1,170 @@
+/**
+ * The console of `relay dev` in a browser: the world moves, states are found and changed, the page says why a client has
+ * what it has, hostile states change nothing but their own cells, and the page connects again. It needs Go and Chromium. The
+ * pictures go to SCREENS.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Page } from "puppeteer-core";
+import { connect } from "../../src/node.js";
+import { freePort, linked } from "../deployment.js";
+import { open, options, publisher, screenshot, start } from "./chromium.js";
+
+/** opened opens the console of a new deployment. */
+async function opened(hash: string, ...flags: string[]) {
+  const address = `127.0.0.1:${await freePort("tcp")}`;
+  const dev = await start("--console", address, ...flags);
+  await dev.page(); // now it serves
+  const requests: string[] = [];
+  const it = await open(`http://${address}/${hash}`);
+  it.page.on("request", (r) => requests.push(r.url()));
+  await it.page.setViewport({ width: 1280, height: 800 });
+  return { dev, address, requests, ...it };
+}
+
+/** text waits until an element has a text. */
+const text = (page: Page, selector: string, want: string) =>
+  page.waitForFunction((s, w) => Array.from(document.querySelectorAll(s)).some((e) => e.textContent?.includes(w)), {}, selector, want);
+
+const press = (page: Page, selector: string, label: string) =>
+  page.evaluate((s, l) => (Array.from(document.querySelectorAll<HTMLElement>(s)).find((e) => e.textContent?.includes(l)) ?? assertFound(l)).click(), selector, label);
+
+declare function assertFound(label: string): HTMLElement; // is not there, so that the page throws
+
+test("the demo moves, and a state is found, looked at, changed and explained", options, async (t) => {
+  const { dev, page, errors, requests, address } = await opened("");
+  const player = connect(dev.url);
+  t.after(() => player.close());
+  const lamp = await linked(player, "lamp");
+  await text(page, ".mapnote", "2 of 4 states have a place");
+  await text(page, ".condition", "4 states");
+  await screenshot(page, "console-world");
+
+  await page.keyboard.press("2");
+  await page.keyboard.press("/");
+  await page.waitForFunction(() => document.activeElement?.id === "filter");
+  await page.keyboard.type("lam");
+  await text(page, ".count", "1 of 4");
+  await press(page, ".row.link", "lamp");
+  await text(page, ".detail h2", "lamp");
+  await press(page, ".values button", "edit");
+  await page.$eval(".values input", (e) => (e.value = ""));
+  await page.type(".values input", "1");
+  await press(page, ".values button", "set");
+  await text(page, ".said", "set: done");
+  while (lamp.get(0) !== 1) await new Promise((resolve) => player.on("change", resolve));
+
+  await page.waitForSelector(".detail .chip");
+  await page.click(".detail .chip");
+  await page.waitForSelector(".why .fine");
+  await screenshot(page, "console-state");
+
+  await page.keyboard.press("3");
+  await page.waitForSelector(".row.link");
+  await page.click(".row.link");
+  await text(page, ".detail dt", "Budget");
+  await screenshot(page, "console-client");
+  await page.keyboard.press("4");
+  await text(page, ".cluster .row", "edge");
+  await text(page, ".cluster .row", "demo");
+  await screenshot(page, "console-cluster");
+  await page.keyboard.press("5");
+  await dev.dnpctl("publish", "demo", "tower", "hp:uint8=7", "--access", "read-write");
+  const tower = await linked(player, "tower");
+  tower.set(0, 6);
+  await text(page, ".events", "changed");
+  await screenshot(page, "console-events");
+
+  await page.keyboard.press("t"); // the other theme
+  await page.keyboard.press("1");
+  await page.setViewport({ width: 390, height: 780 });
+  await screenshot(page, "console-phone");
+  assert.deepEqual(errors, []);
+  assert.deepEqual(requests.filter((url) => !url.includes(address)), [], "the page asks this server only");
+  await page.close();
+});
+
+test("why names the group that is missing", options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/states");
+  const player = connect(dev.url);
+  t.after(() => player.close());
+  await linked(player, "lamp");
+  await dev.dnpctl("publish", "demo", "secret", "x:uint8=1", "--audience", "group=red");
+  await text(page, ".row.link", "secret"); // the console sees it, whatever the audience
+  await press(page, ".row.link", "secret");
+  await page.waitForSelector(".detail .chip");
+  await page.click(".detail .chip");
+  await text(page, ".why .blocks", "red");
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("hostile states change nothing but their own cells", options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/states", "--no-demo");
+  const send = await publisher(t, dev.nats);
+  const strings = ["<img src=x onerror=alert(1)>", "</script><script>document.title='owned'</script>", "\u202Egnp.exe", "\u0000\u0007\u001b[31m", "x".repeat(1_000), "${7*7}{{7*7}}", "__proto__"];
+  const ascii = (s: string) => JSON.stringify(s).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  send(strings.map((s, i) => `{"op":"put","key":"evil.${i}","message":${ascii(s)},"values":[{"name":"s","type":"string","value":${ascii(s)}},{"name":"pos","type":"vector3f64","value":[1e308,0,-1e308]}]}`));
+  send(['{"op":"put","key":"__proto__","values":[{"name":"constructor","type":"uint8","value":1}]}']);
+  await text(page, ".count", "8 of 8");
+  for (const key of ["evil.0", "evil.2", "__proto__"]) {
+    await press(page, ".row.link", key);
+    await text(page, ".detail h2", key);
+  }
+  await screenshot(page, "console-hostile");
+  await page.keyboard.press("1");
+  await page.waitForSelector(".mapnote");
+  const found = await page.evaluate(() => ({ images: document.images.length, title: document.title, bidi: document.body.innerText.includes("\u202e") }));
+  assert.deepEqual(found, { images: 0, title: "dnprelay", bidi: false });
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+const many = 10_000; // states
+
+test(`${many} states`, options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/world", "--no-demo");
+  const send = await publisher(t, dev.nats);
+  const place = (i: number, at: number) => `[${(100 * Math.sin(at + i)).toFixed(2)},0,${(100 * Math.cos(at * 0.7 + i * i)).toFixed(2)}]`;
+  const each = (op: (i: number) => string) => {
+    for (let from = 0; from < many; from += 500) send(Array.from({ length: 500 }, (_, i) => op(from + i)));
+  };
+  each((i) => `{"op":"put","key":"npc.${i}","values":[{"name":"pos","type":"vector3f32","value":${place(i, 0)}}]}`);
+  await text(page, ".mapnote", `${many} of ${many}`);
+  const timer = setInterval(() => each((i) => `{"op":"set","key":"npc.${i}","values":{"pos":${place(i, performance.now() / 3_000)}}}`), 500);
+  t.after(() => clearInterval(timer));
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+  const frames = await page.evaluate((ms) => new Promise<number>((resolve) => {
+    let n = 0;
+    const begin = performance.now();
+    requestAnimationFrame(function count(now) {
+      n++;
+      if (now - begin < ms) return void requestAnimationFrame(count);
+      resolve((1_000 * n) / (now - begin));
+    });
+  }), 5_000);
+  t.diagnostic(`first paint after ${Math.round(paint ?? NaN)} ms, ${frames.toFixed(1)} frames/s with ${many} states`); // RESULTS.md has a measurement
+  await screenshot(page, "console-many");
+  await page.keyboard.press("2");
+  await page.waitForSelector(".row.link");
+  assert.ok((await page.$$(".row.link")).length < 100, "only rows in sight are there");
+  assert.ok(frames > 0);
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("the page says that it is disconnected, and connects again", options, async () => {
+  const address = `127.0.0.1:${await freePort("tcp")}`;
+  const first = await start("--console", address);
+  await first.page();
+  const { page } = await open(`http://${address}/`);
+  await text(page, ".condition", "4 states");
+  await first.stop();
+  await text(page, ".condition", "disconnected");
+  await screenshot(page, "console-disconnected");
+  const second = await start("--console", address);
+  await second.page();
+  await text(page, ".condition", "4 states");
+  await page.close();
+});
+

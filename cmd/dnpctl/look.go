@@ -1,0 +1,417 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/inspect"
+	"github.com/dnprelay/dnprelay/internal/inspect/ask"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// LookFlags are the flags of commands that look at a deployment.
+type LookFlags struct {
+	JSON bool `name:"json" env:"-" help:"Print JSON, with the fields of INTERFACES.md: one object per line, for why and top one object."`
+
+	NATSFlags `group:"NATS"`
+}
+
+// asker returns what asks the nodes. The caller calls end.
+func (f *LookFlags) asker() (a *ask.Asker, end func(), err error) {
+	nc, err := f.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &ask.Asker{Conn: nc, Subjects: f.subjects()}, nc.Close, nil
+}
+
+// print prints entries, one JSON object per line or as a table with a heading.
+func print[T any](f *LookFlags, heading string, entries []T, cells func(w io.Writer, x *T)) error {
+	if !f.JSON {
+		return printTable(os.Stdout, heading, entries, cells)
+	}
+	for i := range entries {
+		line, err := json.Marshal(&entries[i])
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\n", line)
+	}
+	return nil
+}
+
+// printTable prints aligned columns. Cells end with tabs.
+func printTable[T any](out io.Writer, heading string, entries []T, cells func(w io.Writer, x *T)) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, heading)
+	for i := range entries {
+		cells(w, &entries[i])
+	}
+	return w.Flush()
+}
+
+type spacesCommand struct{ LookFlags }
+
+// Run lists the spaces.
+func (c *spacesCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	a, end, err := c.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	spaces, err := a.Spaces(ctx)
+	if err != nil {
+		return err
+	}
+	return print(&c.LookFlags, "SPACE\tSTATES\tCLIENTS\tHOLDER\tSHARD\tEPOCH\tSEQ\tHELD FOR", spaces, func(w io.Writer, s *inspect.Space) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%s%s\n", s.Space, s.States, s.Clients, s.Holder, s.Shard, s.Epoch, s.Seq, brief(s.Since), notes(!s.Serving, "loading", !s.Durable, "not stored"))
+	})
+}
+
+// notes returns the words whose conditions hold.
+func notes(pairs ...any) (text string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i].(bool) {
+			text += " " + pairs[i+1].(string)
+		}
+	}
+	return text
+}
+
+// brief returns a time with one or two digits.
+func brief(m inspect.Millis) string {
+	switch d := time.Duration(m); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0fm", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0fh", d.Hours())
+	default:
+		return fmt.Sprintf("%.0fd", d.Hours()/24)
+	}
+}
+
+type nodesCommand struct{ LookFlags }
+
+// Run lists the nodes.
+func (c *nodesCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	a, end, err := c.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	nodes, missing, err := a.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		for i := range nodes {
+			nodes[i].List = inspect.List[inspect.Member]{Entries: []inspect.Member{}}
+		}
+		if err := print(&c.LookFlags, "", nodes, nil); err != nil {
+			return err
+		}
+		return print(&c.LookFlags, "", missing, nil)
+	}
+	return printNodes(os.Stdout, nodes, missing)
+}
+
+func printNodes(out io.Writer, nodes []inspect.NodesAnswer, missing []inspect.Member) error {
+	err := printTable(out, "NODE\tROLE\tVERSION\tUP FOR\tSHARDS\tSPACES\tCLIENTS\tWAITING\tSTATE", nodes, func(w io.Writer, n *inspect.NodesAnswer) {
+		shards := "-"
+		if n.Role == "relay" {
+			shards = fmt.Sprint(n.Shards)
+		}
+		state := "ready"
+		switch {
+		case n.Draining:
+			state = "draining"
+		case !n.Ready:
+			state = "not ready"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.Head.Node, n.Role, n.Version, brief(n.Uptime), shards, n.Spaces, n.Clients, n.Waiting, state)
+	})
+	for _, m := range missing {
+		fmt.Fprintf(out, "%s %s does not answer; gossip knows it as %s\n", m.Role, m.Node, m.Phase)
+	}
+	return err
+}
+
+type clientsCommand struct {
+	Space string `arg:"" help:"Space of the clients."`
+	LookFlags
+}
+
+// Problems lists what is wrong with c.
+func (c *clientsCommand) Problems() (list config.Problems) { return spaceProblems(c.Space) }
+
+func spaceProblems(space string) (list config.Problems) {
+	if !subject.ValidToken(space) {
+		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", space)
+	}
+	return list
+}
+
+// Run lists the clients of a space.
+func (c *clientsCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	a, end, err := c.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	clients, err := a.Clients(ctx, c.Space)
+	if err != nil {
+		return err
+	}
+	return print(&c.LookFlags, clientHeading, clients, clientCells)
+}
+
+const clientHeading = "CLIENT\tEDGE\tADDRESS\tCARRIER\tFOR\tLINKS\tLOSS\tRTT\tBUDGET USED\tWAITING\tHEARD"
+
+func clientCells(w io.Writer, c *inspect.Client) {
+	rtt := "-"
+	if c.Path.RTT > 0 {
+		rtt = brief(c.Path.RTT)
+	}
+	waiting := "-"
+	if c.Links.Waiting > 0 {
+		waiting = fmt.Sprintf("%d, %s", c.Links.Waiting, brief(c.Links.Oldest))
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%s\n", c.Client, c.Edge, c.Address, c.Carrier, brief(c.Age), c.Links.Up,
+		100*c.Path.Loss, rtt, 100*c.Path.Used, waiting, brief(c.Path.Heard)+" ago"+notes(c.Path.Away, "(away)"))
+}
+
+type whyCommand struct {
+	Space  string `arg:"" help:"Space of the state."`
+	Client string `arg:"" help:"Client whose view is explained."`
+	Key    string `arg:"" help:"Key of the state."`
+	LookFlags
+}
+
+// Problems lists what is wrong with c.
+func (c *whyCommand) Problems() (list config.Problems) {
+	list = spaceProblems(c.Space)
+	if !subject.ValidToken(c.Client) {
+		list.Add("CLIENT", "want 1 to 64 letters, digits, _ or -, got %q", c.Client)
+	}
+	if !subject.ValidKey(c.Key) {
+		list.Add("KEY", "want up to 8 tokens joined by dots, got %q", c.Key)
+	}
+	return list
+}
+
+// Run says why a client has what it has of a state.
+func (c *whyCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	a, end, err := c.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	facts, err := a.Why(ctx, c.Space, c.Client, c.Key)
+	if err != nil {
+		return err
+	}
+	reasons := inspect.Reasons(facts)
+	if c.JSON {
+		return printObject(inspect.WhyAnswer{Head: inspect.NewHead("", "dnpctl", nil), Space: c.Space, Client: c.Client, Key: c.Key, Facts: facts, Reasons: reasons})
+	}
+	os.Stdout.WriteString(prose(c, facts, reasons))
+	return nil
+}
+
+// prose returns what people read: first whether all is well, then every reason, with those that keep values from the
+// client marked.
+func prose(c *whyCommand, f *inspect.Facts, reasons []inspect.Reason) string {
+	var b strings.Builder
+	who := fmt.Sprintf("Client %s", c.Client)
+	if f.Edge != nil {
+		who += " (edge " + f.Edge.Edge + ")"
+	}
+	if slices.ContainsFunc(reasons, func(r inspect.Reason) bool { return r.Blocks }) {
+		fmt.Fprintf(&b, "%s does not have the newest values of %s, because of what ! marks:\n\n", who, c.Key)
+	} else {
+		fmt.Fprintf(&b, "%s has the newest values of %s:\n\n", who, c.Key)
+	}
+	for _, r := range reasons {
+		mark := " "
+		if r.Blocks {
+			mark = "!"
+		}
+		fmt.Fprintf(&b, "%s %s\n", mark, r.Text)
+	}
+	return b.String()
+}
+
+func printObject(v any) error {
+	data, err := json.Marshal(v)
+	if err == nil {
+		printJSON(data)
+	}
+	return err
+}
+
+type topCommand struct {
+	Once     bool          `env:"-" help:"Print once and end. Otherwise the command prints again after each --interval, until Ctrl-C."`
+	Interval time.Duration `default:"1s" want:"100ms..1h" env:"-" help:"Time over which rates are measured."`
+	Rows     int           `default:"10" want:"1..1000" env:"-" help:"Most rows of each table."`
+	LookFlags
+}
+
+// Bounds of what top asks for.
+const topSpaces = 10 // with the most clients, whose clients are shown
+
+// A topView is what top shows.
+type topView struct {
+	Nodes   []inspect.NodesAnswer `json:"nodes"`
+	Missing []inspect.Member      `json:"missing"`
+	Spaces  []topSpace            `json:"spaces"`
+	Clients []inspect.Client      `json:"clients"`
+}
+
+// A topSpace is a space with its rates.
+type topSpace struct {
+	inspect.Space
+	PublishRate float64 `json:"publishes_per_second"`
+	BatchRate   float64 `json:"batches_per_second"`
+	ByteRate    float64 `json:"bytes_per_second"`
+}
+
+// Run shows the busiest spaces and clients.
+func (c *topCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	a, end, err := c.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		v, err := c.look(ctx, a)
+		switch {
+		case ctx.Err() != nil && !c.Once:
+			return nil // the user ends the view
+		case err != nil:
+			return err
+		case c.JSON:
+			err = printObject(v)
+		default:
+			err = c.show(v)
+		}
+		if err != nil || c.Once {
+			return err
+		}
+	}
+}
+
+// look takes two readings of the spaces, and one of the rest.
+func (c *topCommand) look(ctx context.Context, a *ask.Asker) (v topView, err error) {
+	before, err := a.Spaces(ctx)
+	if err != nil {
+		return v, err
+	}
+	start := time.Now()
+	if v.Nodes, v.Missing, err = a.Nodes(ctx); err != nil {
+		return v, err
+	}
+	select {
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-time.After(c.Interval - time.Since(start)):
+	}
+	after, err := a.Spaces(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Spaces = rates(before, after)
+	busiest := slices.Clone(v.Spaces)
+	slices.SortStableFunc(busiest, func(x, y topSpace) int { return cmp.Compare(y.Space.Clients, x.Space.Clients) })
+	for _, s := range busiest[:min(len(busiest), topSpaces)] {
+		if s.Space.Clients == 0 {
+			break
+		}
+		clients, err := a.Clients(ctx, s.Space.Space)
+		if err != nil {
+			return v, err
+		}
+		v.Clients = append(v.Clients, clients...)
+	}
+	slices.SortStableFunc(v.Clients, func(x, y inspect.Client) int {
+		return cmp.Or(cmp.Compare(y.Links.Waiting, x.Links.Waiting), cmp.Compare(y.Path.Used, x.Path.Used), cmp.Compare(y.Links.Up, x.Links.Up))
+	})
+	v.Spaces, v.Clients = v.Spaces[:min(len(v.Spaces), c.Rows)], v.Clients[:min(len(v.Clients), c.Rows)]
+	return v, nil
+}
+
+// rates returns the spaces with rates, the busiest first. The time between two readings of a space is that which its holder
+// measured.
+func rates(before, after []inspect.Space) (all []topSpace) {
+	old := make(map[string]inspect.Space)
+	for _, s := range before {
+		old[s.Space] = s
+	}
+	for _, s := range after {
+		t := topSpace{Space: s}
+		if was, ok := old[s.Space]; ok && was.Epoch == s.Epoch && s.Since > was.Since {
+			per := func(now, then uint64) float64 { return float64(now-then) / time.Duration(s.Since-was.Since).Seconds() }
+			t.PublishRate, t.BatchRate, t.ByteRate = per(s.Publishes, was.Publishes), per(s.Batches, was.Batches), per(s.BatchBytes, was.BatchBytes)
+		}
+		all = append(all, t)
+	}
+	slices.SortStableFunc(all, func(x, y topSpace) int {
+		return cmp.Or(cmp.Compare(y.ByteRate, x.ByteRate), cmp.Compare(y.Space.Clients, x.Space.Clients))
+	})
+	return all
+}
+
+// show prints the view, on a terminal over the former one.
+func (c *topCommand) show(v topView) error {
+	var b bytes.Buffer
+	err := printNodes(&b, v.Nodes, v.Missing)
+	fmt.Fprintln(&b)
+	err = errors.Join(err, printTable(&b, "SPACE\tSTATES\tCLIENTS\tHOLDER\tPUBLISHES/S\tBATCHES/S\tBYTES/S", v.Spaces, func(w io.Writer, s *topSpace) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%.1f\t%.1f\t%.0f\n", s.Space.Space, s.Space.States, s.Space.Clients, s.Space.Holder, s.PublishRate, s.BatchRate, s.ByteRate)
+	}))
+	if len(v.Clients) > 0 {
+		fmt.Fprintln(&b)
+		err = errors.Join(err, printTable(&b, clientHeading, v.Clients, clientCells))
+	}
+	if err != nil {
+		return err
+	}
+	if c.Once || !isTerminal() {
+		_, err = os.Stdout.Write(b.Bytes())
+		return err
+	}
+	width, height := terminalSize()
+	_, err = os.Stdout.WriteString(cursorHome + fit(b.String(), width, height) + clearBelow)
+	return err
+}
+
+// fit returns the part of a text that a terminal shows.
+func fit(text string, width, height int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	var b strings.Builder
+	for i, line := range lines[:min(len(lines), max(1, height-1))] {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		if runes := []rune(line); len(runes) > width {
+			line = string(runes[:width])
+		}
+		b.WriteString(line + clearLine)
+	}
+	return b.String()
+}

@@ -1,0 +1,124 @@
+// What the server answers, and how the page asks.
+import { useEffect, useState } from "preact/hooks";
+
+export interface Asked<T> {
+  value: T | undefined;
+  error: string;
+}
+
+/** ask asks the server. It throws an Error with the text of the server. */
+export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const answer = await fetch(path, { signal: signal ?? null });
+  return read<T>(answer);
+}
+
+async function read<T>(answer: Response): Promise<T> {
+  const body = await answer.json().catch(() => undefined);
+  if (!answer.ok) throw new Error(body?.error?.message ?? `the server answered ${answer.status}`);
+  return body as T;
+}
+
+/** publish does an operation on a space. It throws an Error with what the relay says. */
+export async function publish(space: string, op: object): Promise<void> {
+  const answer = await fetch(`api/publish?space=${encodeURIComponent(space)}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(op),
+  });
+  const body = await read<{ error?: { code: string; message: string }; ops?: { error?: { message: string } }[] }>(answer);
+  const error = body.error ?? body.ops?.find((o) => o.error)?.error;
+  if (error) throw new Error(error.message);
+}
+
+/** useAsked asks again and again while the component is there. An answer stays until the next one. */
+export function useAsked<T>(path: string, every = 1_000): Asked<T> {
+  const [asked, set] = useState<Asked<T>>({ value: undefined, error: "" });
+  useEffect(() => {
+    set({ value: undefined, error: "" });
+    if (path === "") return;
+    const abort = new AbortController();
+    let timer = 0;
+    const turn = async () => {
+      try {
+        if (!document.hidden) {
+          const value = await ask<T>(path, abort.signal);
+          set({ value, error: "" });
+        }
+      } catch (error) {
+        if (!abort.signal.aborted) set((old) => ({ ...old, error: String((error as Error).message) }));
+      }
+      if (!abort.signal.aborted) timer = window.setTimeout(turn, every);
+    };
+    void turn();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }, [path, every]);
+  return asked;
+}
+
+export interface List<T> {
+  entries: T[] | null;
+  next?: string;
+}
+
+export interface Space {
+  space: string;
+  holder: string;
+  shard: number;
+  serving: boolean;
+  epoch: number;
+  seq: number;
+  since_ms: number;
+  durable: boolean;
+  states: number;
+  views: number;
+  clients: number;
+  publishes: number;
+  writes: number;
+  batches: number;
+  batch_bytes: number;
+}
+
+export interface Node {
+  node: string;
+  role: string;
+  version?: string;
+  uptime_ms?: number;
+  ready?: boolean;
+  draining?: boolean;
+  workers?: number;
+  waiting?: number;
+  spaces?: number;
+  clients?: number;
+  shards?: number;
+  listen?: string[] | null;
+  missing?: boolean; // gossip knows it, and it does not answer
+}
+
+export interface Client {
+  client: string;
+  session: string;
+  edge: string;
+  address: string;
+  carrier: string;
+  age_ms: number;
+  links: { up: number; offered: number; queued: number; own: number; max: number; ids_left: number; waiting: number; oldest_ms: number };
+  path: { heard_ms: number; loss: number; rtt_ms: number; rate: number; slowed: boolean; used: number; away: boolean };
+  declined: number;
+  writes: number;
+}
+
+export interface Reason {
+  code: string;
+  blocks?: boolean;
+  text: string;
+}
+
+export interface Why {
+  space: string;
+  client: string;
+  key: string;
+  reasons: Reason[] | null;
+}

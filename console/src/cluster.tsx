@@ -1,0 +1,79 @@
+import { useRef } from "preact/hooks";
+import { useAsked, type List, type Node, type Space } from "./api.js";
+import * as format from "./format.js";
+import type { Live } from "./live.js";
+import { Plot, useHistory } from "./plot.js";
+import { Table, type Column } from "./table.js";
+
+const nodeColumns: Column<Node>[] = [
+  { name: "node", width: "minmax(8rem, 3fr)", cell: (n) => <b>{format.plain(n.node, 80)}</b>, by: (n) => n.node },
+  { name: "role", cell: (n) => format.plain(n.role, 20), by: (n) => n.role },
+  {
+    name: "condition", cell: (n) => (n.missing ? <span class="warn">does not answer</span> : n.draining ? <span class="warn">leaves</span> : n.ready ? "ready" : <span class="warn">not ready</span>),
+    by: (n) => (n.missing ? 0 : n.ready ? 2 : 1),
+  },
+  { name: "version", cell: (n) => format.plain(n.version ?? "", 40), by: (n) => n.version ?? "" },
+  { name: "up for", right: true, cell: (n) => (n.uptime_ms === undefined ? "" : format.span(n.uptime_ms)), by: (n) => n.uptime_ms ?? 0 },
+  { name: "shards", right: true, cell: (n) => n.shards ?? "", by: (n) => n.shards ?? -1 },
+  { name: "spaces", right: true, cell: (n) => n.spaces ?? "", by: (n) => n.spaces ?? 0 },
+  { name: "clients", right: true, cell: (n) => n.clients ?? "", by: (n) => n.clients ?? 0 },
+  { name: "waiting", right: true, title: "Messages and tasks that wait for the workers of the node", cell: (n) => n.waiting ?? "", by: (n) => n.waiting ?? 0 },
+];
+
+interface Rated extends Space {
+  rate: { publishes: number; writes: number; batches: number; bytes: number };
+}
+
+const spaceColumns: Column<Rated>[] = [
+  { name: "space", width: "minmax(8rem, 3fr)", cell: (s) => <b>{format.plain(s.space, 80)}</b>, by: (s) => s.space },
+  { name: "relay", cell: (s) => <>{format.plain(s.holder, 60)}{s.serving ? "" : <span class="warn"> loads</span>}</>, by: (s) => s.holder },
+  { name: "epoch", right: true, cell: (s) => s.epoch, by: (s) => s.epoch },
+  { name: "held for", right: true, cell: (s) => format.span(s.since_ms), by: (s) => s.since_ms },
+  { name: "states", right: true, cell: (s) => s.states, by: (s) => s.states },
+  { name: "clients", right: true, cell: (s) => s.clients, by: (s) => s.clients },
+  { name: "publishes/s", right: true, cell: (s) => format.number(s.rate.publishes, 1), by: (s) => s.rate.publishes },
+  { name: "writes/s", right: true, title: "Of clients", cell: (s) => format.number(s.rate.writes, 1), by: (s) => s.rate.writes },
+  { name: "out", right: true, title: "From the relay to all edges together", cell: (s) => `${format.bytes(s.rate.bytes)}/s`, by: (s) => s.rate.bytes },
+];
+
+/** useRates turns counters of spaces into rates. */
+function useRates(list: Space[] | undefined): Rated[] {
+  const kept = useRef<{ list: Space[] | undefined; at: number; rated: Rated[] }>({ list: undefined, at: 0, rated: [] });
+  if (list && list !== kept.current.list) {
+    const now = performance.now();
+    const seconds = (now - kept.current.at) / 1_000;
+    const before = new Map((kept.current.list ?? []).map((s) => [s.space, s]));
+    const rated = list.map((s): Rated => {
+      const b = before.get(s.space);
+      const of = (x: number, y: number | undefined) => (b && b.holder === s.holder && y !== undefined && x >= y ? (x - y) / seconds : 0);
+      return { ...s, rate: { publishes: of(s.publishes, b?.publishes), writes: of(s.writes, b?.writes), batches: of(s.batches, b?.batches), bytes: of(s.batch_bytes, b?.batch_bytes) } };
+    });
+    kept.current = { list, at: now, rated };
+  }
+  return kept.current.rated;
+}
+
+export function Cluster({ live }: { live: Live }) {
+  const nodes = useAsked<List<Node>>("api/nodes");
+  const spaces = useAsked<List<Space>>("api/spaces?max=500");
+  const rated = useRates(spaces.value?.entries ?? undefined);
+  const sum = (of: (s: Rated) => number) => rated.reduce((n, s) => n + of(s), 0);
+  const history = useHistory("cluster", {
+    publishes: sum((s) => s.rate.publishes), writes: sum((s) => s.rate.writes), bytes: sum((s) => s.rate.bytes) / 1024,
+    clients: (nodes.value?.entries ?? []).reduce((n, x) => n + (x.role === "edge" ? (x.clients ?? 0) : 0), 0),
+  });
+  const v = history.values;
+  return (
+    <section class="cluster">
+      <h2>Nodes {nodes.error && <span class="warn">{nodes.error}</span>}</h2>
+      <div class="fixed"><Table items={nodes.value?.entries ?? []} columns={nodeColumns} id={(n) => `${n.role} ${n.node}`} empty={nodes.value ? "No node answers." : "Asking all nodes…"} /></div>
+      <h2>Spaces {spaces.error && <span class="warn">{spaces.error}</span>}{spaces.value?.next && <small class="faint"> the first {rated.length}</small>}</h2>
+      <div class="fixed"><Table items={rated} columns={spaceColumns} id={(s) => s.space} selected={live.space} select={(s) => (location.hash = `#/${s.space}/cluster`)} empty={spaces.value ? "No relay holds a space." : "Asking all relays…"} /></div>
+      <div class="plots">
+        <Plot title="Publishes and writes, per second" times={history.times} lines={[{ label: "publishes", values: v.publishes! }, { label: "writes", values: v.writes! }]} />
+        <Plot title="From relays to edges, KiB/s" times={history.times} lines={[{ label: "KiB/s", values: v.bytes! }]} />
+        <Plot title="Clients" times={history.times} lines={[{ label: "clients", values: v.clients! }]} />
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,267 @@
+package console
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/dnp/linkmsg"
+	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// Bounds of a frame. What does not fit comes with the next one.
+const (
+	frameBytes  = 256 << 10
+	frameEvents = 200 // of those that wait, too; the oldest give way
+	eventMax    = 8 << 10
+)
+
+// A feed turns what happens to the copy of a space into frames for a page: JSON objects, each with what changed
+// since the one before. A value that changes several times between two frames is there once.
+type feed struct {
+	space  string
+	dirty  []*replication.State // whose values or description are to be told
+	gone   []uint64
+	groups map[string][]string // by client; what is to be told
+	events []json.RawMessage   // in the order in which they came
+	missed int                 // events that gave way
+}
+
+// A pending is what a page has not been told of a state. It is the Data of the state.
+type pending struct {
+	listed  bool // in dirty
+	whole   bool // everything, not only the values of mask
+	gone    bool
+	mask    netstate.Mask
+	structs linkmsg.Description // what the link message tells of the components of values
+}
+
+func newFeed(space string) *feed { return &feed{space: space, groups: make(map[string][]string)} }
+
+// of returns what is pending of a state, which is listed from now on.
+func (f *feed) of(s *replication.State) *pending {
+	p, ok := s.Data.(*pending)
+	if !ok {
+		p = &pending{mask: netstate.NewMask(len(s.Desc.Values))}
+		s.Data = p
+	}
+	if !p.listed {
+		p.listed = true
+		f.dirty = append(f.dirty, s)
+	}
+	return p
+}
+
+// Added implements replication.Observer, as the methods below do.
+func (f *feed) Added(s *replication.State) { f.Described(s) }
+
+func (f *feed) Described(s *replication.State) {
+	p := f.of(s)
+	p.whole = true
+	p.structs = linkmsg.Description{}
+	if slices.ContainsFunc(s.Desc.Values, func(d replication.ValueDef) bool { return d.Type == wire.TypeData }) {
+		p.structs = linkmsg.Parse(s.Desc.Message)
+	}
+}
+
+func (f *feed) Changed(s *replication.State, changed netstate.Mask) { f.of(s).mask.Or(changed) }
+
+func (f *feed) Removed(s *replication.State) {
+	f.of(s).gone = true
+	f.gone = append(f.gone, s.Number)
+}
+
+func (f *feed) Groups(client string, groups []string) { f.groups[client] = slices.Clone(groups) }
+
+// Interest and Eyes tell what the page does not show.
+func (f *feed) Interest(string, *replication.Interest) {}
+func (f *feed) Eyes(string)                            {}
+
+// event adds an event of the space.
+func (f *feed) event(data []byte) {
+	if len(data) > eventMax || !json.Valid(data) {
+		f.missed++
+		return
+	}
+	if len(f.events) >= frameEvents {
+		f.events = slices.Delete(f.events, 0, 1)
+		f.missed++
+	}
+	f.events = append(f.events, data)
+}
+
+// waits reports whether there is something to tell.
+func (f *feed) waits() bool {
+	return len(f.dirty)+len(f.gone)+len(f.groups)+len(f.events)+f.missed > 0
+}
+
+// A position is what a frame says of the copy.
+type position struct {
+	Epoch, Seq uint64
+	Complete   bool
+	Waiting    string // what it waits for; empty if it is complete
+}
+
+// frame appends a frame, after which what it tells is no longer pending.
+func (f *feed) frame(b []byte, at position) []byte {
+	end := len(b) + frameBytes
+	b = append(b, `{"v":1,"space":`...)
+	b = appendJSON(b, f.space)
+	b = append(b, `,"epoch":`...)
+	b = strconv.AppendUint(b, at.Epoch, 10)
+	b = append(b, `,"seq":`...)
+	b = strconv.AppendUint(b, at.Seq, 10)
+	b = append(b, `,"complete":`...)
+	b = strconv.AppendBool(b, at.Complete)
+	if at.Waiting != "" {
+		b = append(b, `,"waiting":`...)
+		b = appendJSON(b, at.Waiting)
+	}
+	if len(f.gone) > 0 {
+		b = append(b, `,"gone":`...)
+		b = appendJSON(b, f.gone)
+		f.gone = nil
+	}
+	if len(f.groups) > 0 {
+		b = append(b, `,"groups":`...)
+		b = appendJSON(b, f.groups)
+		clear(f.groups)
+	}
+	if len(f.events) > 0 {
+		b = append(b, `,"events":`...)
+		b = appendJSON(b, f.events)
+		f.events = nil
+	}
+	if f.missed > 0 {
+		b = append(b, `,"missed":`...)
+		b = strconv.AppendInt(b, int64(f.missed), 10)
+		f.missed = 0
+	}
+	return append(f.states(b, end), '}')
+}
+
+// states appends the states that are new or differ in more than their values, and the values that changed,
+// until the frame is full.
+func (f *feed) states(b []byte, end int) []byte {
+	told := 0
+	b = append(b, `,"states":[`...)
+	first := true
+	for _, s := range f.dirty {
+		p := s.Data.(*pending)
+		if p.whole && !p.gone && len(b) < end {
+			b = separate(b, &first)
+			b = f.state(b, s, p)
+			p.whole = false
+			p.mask.Reset()
+		}
+	}
+	b = append(b, `],"changed":[`...)
+	first = true
+	for _, s := range f.dirty {
+		p := s.Data.(*pending)
+		switch {
+		case p.gone || !p.whole && p.mask.Empty():
+		case p.whole || len(b) >= end:
+			f.dirty[told] = s // comes with a later frame
+			told++
+			continue
+		default:
+			b = separate(b, &first)
+			b = f.values(b, s, p)
+			p.mask.Reset()
+		}
+		p.listed = false
+	}
+	clear(f.dirty[told:])
+	f.dirty = f.dirty[:told]
+	return append(b, ']')
+}
+
+// state appends everything about a state.
+func (f *feed) state(b []byte, s *replication.State, p *pending) []byte {
+	d := s.Desc
+	names, types := make([]string, len(d.Values)), make([]string, len(d.Values))
+	for i, v := range d.Values {
+		names[i], types[i] = v.Name, v.Type.String()
+	}
+	b = append(b, `{"n":`...)
+	b = strconv.AppendUint(b, s.Number, 10)
+	b = append(b, `,"about":`...)
+	b = appendJSON(b, about{
+		Key: d.Key, Names: names, Types: types, Access: accessNames[d.Access.Kind], Writers: d.Access.Writers,
+		Audience: audienceNames[d.Audience.Kind], Groups: d.Audience.Groups, Clients: d.Audience.Clients,
+		Priority: max(1, int(d.Priority)), Levels: len(d.Details), Message: payload.MessageText(d.Message),
+	})
+	b = append(b, `,"values":[`...)
+	for i := range d.Values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = f.value(b, s, p, i)
+	}
+	return append(b, "]}"...)
+}
+
+// about is what a page is told of a state besides its values.
+type about struct {
+	Key      string   `json:"key"`
+	Names    []string `json:"names"` // "" for a value without a name
+	Types    []string `json:"types"`
+	Access   string   `json:"access"`
+	Writers  []string `json:"writers,omitempty"`
+	Audience string   `json:"audience"`
+	Groups   []string `json:"groups,omitempty"` // of the audience
+	Clients  []string `json:"clients,omitempty"`
+	Priority int      `json:"priority"`
+	Levels   int      `json:"levels"` // of detail, below the full one
+	Message  string   `json:"message"`
+}
+
+var accessNames = map[replication.AccessKind]string{
+	replication.AccessReadOnly: "read-only", replication.AccessReadWrite: "read-write", replication.AccessWriters: "writers",
+}
+
+var audienceNames = map[replication.AudienceKind]string{
+	replication.AudienceNone: "none", replication.AudienceAll: "all", replication.AudienceListed: "listed", replication.AudienceAllBut: "all-but",
+}
+
+// values appends the number of a state, and the index and the value of each value that changed.
+func (f *feed) values(b []byte, s *replication.State, p *pending) []byte {
+	b = strconv.AppendUint(append(b, '['), s.Number, 10)
+	for i, ok := p.mask.Next(0); ok; i, ok = p.mask.Next(i + 1) {
+		b = strconv.AppendInt(append(b, ','), int64(i), 10)
+		b = f.value(append(b, ','), s, p, i)
+	}
+	return append(b, ']')
+}
+
+func (f *feed) value(b []byte, s *replication.State, p *pending, i int) []byte {
+	t := s.Desc.Values[i].Type
+	switch {
+	case s.IsNull(i):
+		return append(b, "null"...)
+	case t == wire.TypeData:
+		return payload.AppendStructValue(b, t, replication.DescribedFields(p.structs, i), s.Values.Value(i))
+	}
+	return payload.AppendValue(b, t, s.Values.Value(i))
+}
+
+// separate appends a comma before all items but the first.
+func separate(b []byte, first *bool) []byte {
+	if *first {
+		*first = false
+		return b
+	}
+	return append(b, ',')
+}
+
+func appendJSON(b []byte, v any) []byte {
+	p, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // only strings, numbers and valid JSON come here
+	}
+	return append(b, p...)
+}

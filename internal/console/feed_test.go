@@ -1,0 +1,241 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
+)
+
+// A twin is the dumb twin of a feed: it does what the page does with frames.
+type twin struct {
+	t      *testing.T
+	keys   map[uint64]string
+	values map[uint64][]string
+	last   frame
+}
+
+type frame struct {
+	Gone    []uint64
+	Groups  map[string][]string
+	Events  []json.RawMessage
+	Missed  int
+	Waiting string
+	States  []struct {
+		N      uint64
+		About  about
+		Values []json.RawMessage
+	}
+	Changed [][]json.RawMessage
+}
+
+func newTwin(t *testing.T) *twin {
+	return &twin{t: t, keys: map[uint64]string{}, values: map[uint64][]string{}}
+}
+
+func (p *twin) apply(data []byte) {
+	p.t.Helper()
+	p.last = frame{}
+	if err := json.Unmarshal(data, &p.last); err != nil {
+		p.t.Fatalf("%v in %s", err, data)
+	}
+	for _, n := range p.last.Gone {
+		delete(p.keys, n)
+		delete(p.values, n)
+	}
+	for _, s := range p.last.States {
+		p.keys[s.N] = s.About.Key
+		p.values[s.N] = nil
+		for _, v := range s.Values {
+			p.values[s.N] = append(p.values[s.N], string(v))
+		}
+	}
+	for _, c := range p.last.Changed {
+		var n uint64
+		if err := json.Unmarshal(c[0], &n); err != nil || p.values[n] == nil {
+			p.t.Fatalf("%s changes a state that the page does not have", c)
+		}
+		for i := 1; i < len(c); i += 2 {
+			var at int
+			if err := json.Unmarshal(c[i], &at); err != nil {
+				p.t.Fatal(err)
+			}
+			p.values[n][at] = string(c[i+1])
+		}
+	}
+}
+
+// A rig is a space, its copy, and a page.
+type rig struct {
+	*testing.T
+	now     time.Time
+	store   *replication.Store
+	feed    *feed
+	replica *replication.Replica
+	page    *twin
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{T: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
+	r.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7})
+	r.replica = replication.NewReplica("s", r.feed)
+	return r
+}
+
+// publish has the copy follow what a game server publishes, which must be right.
+func (r *rig) publish(body string) {
+	r.Helper()
+	p, err := payload.JSON.Parse([]byte(body), "")
+	if err != nil {
+		r.Fatalf("%s: %v", body, err)
+	}
+	p.Token = 1
+	r.store.Publish(r.now, p)
+	r.follow()
+}
+
+func (r *rig) follow() {
+	r.Helper()
+	r.now = r.now.Add(time.Second)
+	for _, out := range r.store.Advance(r.now) {
+		switch out.Kind {
+		case replication.OutputBatch:
+			r.replica.Apply(r.now, out.Data)
+		case replication.OutputAnswer:
+			if out.Answer.Err != nil {
+				r.Fatal(out.Answer.Err)
+			}
+		}
+	}
+	for request, ok := r.replica.Advance(r.now); ok; request, ok = r.replica.Advance(r.now) {
+		for _, part := range r.store.Repair(r.now, request) {
+			r.replica.ApplyReply(r.now, part)
+		}
+	}
+}
+
+// told gives the page one frame.
+func (r *rig) told() *frame {
+	r.Helper()
+	r.page.apply(r.feed.frame(nil, position{}))
+	return &r.page.last
+}
+
+// same compares the page with the copy.
+func (r *rig) same() {
+	r.Helper()
+	want := map[uint64]string{}
+	for s := range r.replica.All() {
+		want[s.Number] = s.Desc.Key
+		for i, d := range s.Desc.Values {
+			v := string(payload.AppendValue(nil, d.Type, s.Values.Value(i)))
+			if s.IsNull(i) {
+				v = "null"
+			}
+			if got := r.page.values[s.Number]; len(got) != len(s.Desc.Values) || got[i] != v {
+				r.Fatalf("value %d of %s is %v, want %s", i, s.Desc.Key, got, v)
+			}
+		}
+	}
+	if !maps.Equal(want, r.page.keys) {
+		r.Fatalf("the page has %v, want %v", r.page.keys, want)
+	}
+}
+
+func TestFeed(t *testing.T) {
+	r := newRig(t)
+	r.publish(`{"op":"put","key":"lamp","access":"read-write","audience":{"groups":["red"]},"values":[{"name":"on","type":"uint8","value":0},{"name":"at","type":"vector3f32","value":[1,0.5,0]}]}`)
+	f := r.told()
+	if len(f.States) != 1 || f.States[0].About.Key != "lamp" || f.States[0].About.Access != "read-write" || !slices.Equal(f.States[0].About.Groups, []string{"red"}) {
+		t.Errorf("a new state is told as %+v", f.States)
+	}
+	r.same()
+	for i := range 5 {
+		r.publish(fmt.Sprintf(`{"op":"set","key":"lamp","values":{"on":%d}}`, i+1))
+	}
+	if f := r.told(); len(f.Changed) != 1 || len(f.Changed[0]) != 3 || string(f.Changed[0][2]) != "5" {
+		t.Errorf("five changes are told as %s, want the last one", f.Changed)
+	}
+	r.publish(`{"op":"audience","key":"lamp","audience":{"all":true}}`)
+	if f := r.told(); len(f.States) != 1 || f.States[0].About.Audience != "all" {
+		t.Errorf("another audience is told as %+v", f.States)
+	}
+	r.publish(`{"op":"set","key":"lamp","values":{"on":9}}`)
+	r.publish(`{"op":"remove","key":"lamp"}`)
+	r.publish(`{"op":"put","key":"lamp","values":[{"type":"string","value":"another"}]}`)
+	if f := r.told(); len(f.Gone) != 1 || len(f.States) != 1 || len(f.Changed) != 0 {
+		t.Errorf("a state in the place of another is told as %+v", f)
+	}
+	r.same()
+	if r.feed.waits() {
+		t.Error("the feed waits with nothing to tell")
+	}
+}
+
+// A frame that is full leaves the rest to the next ones.
+func TestFeedFrames(t *testing.T) {
+	r := newRig(t)
+	text := strings.Repeat("x", 1000)
+	for i := range 800 {
+		r.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"string","value":%q},{"type":"uint8","value":0}]}`, i, text))
+	}
+	frames := 0
+	for r.feed.waits() {
+		b := r.feed.frame(nil, position{})
+		if most := frameBytes + 20_000; len(b) > most {
+			t.Fatalf("a frame of %d bytes, want at most %d", len(b), most)
+		}
+		r.page.apply(b)
+		if frames++; frames == 1 { // while the rest waits
+			r.publish(`{"ops":[{"op":"set","key":"k799","values":{"1":3}},{"op":"set","key":"k0","values":{"1":4}},{"op":"remove","key":"k798"}]}`)
+		}
+	}
+	if frames < 3 || frames > 10 {
+		t.Errorf("%d frames", frames)
+	}
+	r.same()
+}
+
+// Events are bounded, and what is not JSON is none.
+func TestFeedEvents(t *testing.T) {
+	r := newRig(t)
+	for i := range frameEvents + 5 {
+		r.feed.event(fmt.Appendf(nil, `{"type":"joined","n":%d}`, i))
+	}
+	r.feed.event([]byte(`{"type":`))
+	r.feed.event(fmt.Appendf(nil, "%q", strings.Repeat("x", eventMax)))
+	f := r.told()
+	if len(f.Events) != frameEvents || f.Missed != 7 || string(f.Events[0]) != `{"type":"joined","n":5}` {
+		t.Errorf("%d events and %d missed, the first is %s", len(f.Events), f.Missed, f.Events[0])
+	}
+}
+
+// TestFeedModel publishes at random, and compares the page with the copy whenever everything is told.
+func TestFeedModel(t *testing.T) {
+	for seed := range uint64(20) {
+		r := newRig(t)
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		for range 300 {
+			key := fmt.Sprint("k", rnd.IntN(8))
+			if _, err := r.store.Get(key); err != nil || rnd.IntN(9) == 0 {
+				types := []string{`"uint8","value":1`, `"string","value":"<&\u2028>"`, `"vector3f64","nullable":true,"value":null`, `"data","value":"AAEC"`}
+				r.publish(fmt.Sprintf(`{"op":"put","key":%q,"values":[{"name":"n","type":"sint32","value":%d},{"type":%s}]}`, key, rnd.IntN(99), types[rnd.IntN(len(types))]))
+			} else if rnd.IntN(8) == 0 {
+				r.publish(fmt.Sprintf(`{"op":"remove","key":%q}`, key))
+			} else {
+				r.publish(fmt.Sprintf(`{"op":"set","key":%q,"values":{"n":%d}}`, key, rnd.IntN(5)))
+			}
+			if rnd.IntN(4) == 0 {
+				r.told()
+				r.same()
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/replication"
+)
+
+const (
+	frameInterval = 200 * time.Millisecond // between frames; what waits longer is told at once
+	idleInterval  = 2 * time.Second        // between frames that tell nothing, by which a page knows that it is connected
+	writeTimeout  = 10 * time.Second       // a page that takes a frame no faster is gone
+	queueMax      = 4096                   // messages of NATS that wait for the copy; it asks anew for what does not fit
+)
+
+// live serves the frames of one space as messages of a WebSocket.
+func (s *Server) live(w http.ResponseWriter, r *http.Request) {
+	space, ok := spaceOf(w, r)
+	if !ok {
+		return
+	}
+	select {
+	case s.pages <- struct{}{}:
+		defer func() { <-s.pages }()
+	default:
+		problem(w, http.StatusServiceUnavailable, "busy", fmt.Sprintf("%d pages are open already", cap(s.pages)))
+		return
+	}
+	conn, err := websocket.Accept(w, r, nil) // refuses pages of other origins
+	if err != nil {
+		return // Accept has answered
+	}
+	defer conn.CloseNow()
+	ctx := conn.CloseRead(r.Context()) // a page says nothing
+	err = s.follow(ctx, space, func(frame []byte) error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		return conn.Write(ctx, websocket.MessageText, frame)
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Debug("a page of the console is gone", "space", space, "err", err)
+		_ = conn.Close(websocket.StatusInternalError, "the copy of the space ended") // the page asks again
+	}
+}
+
+// A follower keeps a copy of a space, in one goroutine.
+type follower struct {
+	feed    *feed
+	replica *replication.Replica
+	queue   chan func(f *follower, now time.Time) // from the goroutines of the bus
+	begun   time.Time
+	unheard bool // no relay listened to the last request
+}
+
+// post has the follower do something. What does not fit is lost; the copy notices.
+func (f *follower) post(do func(f *follower, now time.Time)) {
+	select {
+	case f.queue <- do:
+	default:
+	}
+}
+
+// follow keeps a copy of a space and writes frames until ctx ends or one cannot be written. While one is being
+// written the copy goes on, and what changes goes into the next.
+func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
+	f := &follower{feed: newFeed(space), queue: make(chan func(*follower, time.Time), queueMax), begun: time.Now()}
+	f.replica = replication.NewReplica(space, f.feed)
+	shard := cluster.Shard(space, s.cfg.Shards)
+	inbox := s.newInbox()
+	end, err := s.subscribe(f, space, shard, inbox)
+	defer end()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	frames, written := make(chan []byte), make(chan struct{})
+	var failed error // why frames cannot be written, once written is closed
+	go func() {
+		defer close(written)
+		failed = writeAll(ctx, frames, write)
+	}()
+	defer func() { cancel(); <-written }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var frame []byte // is ready to be written; nil if there is none
+	next := f.begun
+	for {
+		now := time.Now()
+		if request, ok := f.replica.Advance(now); ok {
+			err := s.cfg.Bus.Publish(bus.Msg{Subject: s.cfg.Subjects.Repair(shard), Reply: inbox, Data: request})
+			if err != nil && !lossy(err) {
+				return err
+			}
+		}
+		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
+			frame = f.feed.frame(nil, f.position())
+			next = now.Add(frameInterval)
+			if len(f.feed.dirty) > 0 {
+				next = now // the frame was full
+			}
+		}
+		out := frames
+		if frame == nil {
+			out = nil
+		}
+		timer.Reset(f.wait(now, next, frame != nil))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-written:
+			return failed
+		case out <- frame:
+			frame = nil
+		case do := <-f.queue:
+			do(f, time.Now())
+		case <-timer.C:
+		}
+	}
+}
+
+// writeAll writes frames until ctx ends or one cannot be written.
+func writeAll(ctx context.Context, frames <-chan []byte, write func([]byte) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case frame := <-frames:
+			if err := write(frame); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// wait returns how long a follower has nothing to do, if nothing comes.
+func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
+	until := now.Add(idleInterval)
+	if at, ok := f.replica.NextTimeout(); ok && at.Before(until) {
+		until = at
+	}
+	if !ready && f.feed.waits() && next.Before(until) {
+		until = next
+	}
+	return max(0, until.Sub(now))
+}
+
+// position returns what a frame says of the copy.
+func (f *follower) position() position {
+	epoch, seq := f.replica.Position()
+	p := position{Epoch: epoch, Seq: seq, Complete: f.replica.Complete()}
+	switch {
+	case p.Complete:
+	case f.unheard:
+		p.Waiting = "no relay listens: none is running, or the deployment has another number of shards"
+	case epoch == 0:
+		p.Waiting = "the relay that holds the space has not answered"
+	default:
+		p.Waiting = "changes are missing, and are asked for"
+	}
+	return p
+}
+
+// subscribe has everything that NATS has about a space go to a follower.
+func (s *Server) subscribe(f *follower, space string, shard int, inbox string) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, e := range ends {
+			e()
+		}
+	}
+	for subject, handle := range map[string]func(f *follower, now time.Time, m bus.Msg){
+		s.cfg.Subjects.Live(space): func(f *follower, now time.Time, m bus.Msg) { f.replica.Apply(now, m.Data) },
+		s.cfg.Subjects.Head(shard): func(f *follower, now time.Time, m bus.Msg) {
+			if epoch, seqs, err := replication.ParseHead(m.Data); err == nil {
+				if seq, ok := seqs[space]; ok {
+					f.replica.ApplyHead(now, epoch, seq)
+				}
+			}
+		},
+		inbox: func(f *follower, now time.Time, m bus.Msg) {
+			if f.unheard = m.NoResponders(); !f.unheard {
+				f.replica.ApplyReply(now, m.Data)
+			}
+		},
+		s.cfg.Subjects.Event(space): func(f *follower, _ time.Time, m bus.Msg) { f.feed.event(m.Data) },
+	} {
+		unsubscribe, err := s.cfg.Bus.Subscribe(subject, func(m bus.Msg) {
+			f.post(func(f *follower, now time.Time) { handle(f, now, m) })
+		})
+		if err != nil {
+			return end, fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+		ends = append(ends, unsubscribe)
+	}
+	return end, nil
+}
+
+// lossy reports whether an error of the bus only means that a message is lost.
+func lossy(err error) bool { return errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrBusy) }

@@ -1,0 +1,86 @@
+package console
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/dnprelay/dnprelay/internal/inspect"
+	"github.com/dnprelay/dnprelay/subject"
+)
+
+// pageOf returns which page of a list a request wants.
+func pageOf(r *http.Request) inspect.Query {
+	most, err := strconv.Atoi(r.URL.Query().Get("max"))
+	if err != nil || most <= 0 {
+		most = inspect.PageDefault
+	}
+	return inspect.Query{After: r.URL.Query().Get("after"), Max: min(most, inspect.PageMax)}
+}
+
+// tell answers with what nodes said, or with the reason why they did not.
+func tell(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		problem(w, http.StatusBadGateway, "no_answer", err.Error())
+		return
+	}
+	answer(w, v)
+}
+
+func (s *Server) spaces(w http.ResponseWriter, r *http.Request) {
+	page, err := s.asker.SpacesPage(r.Context(), pageOf(r))
+	tell(w, page, err)
+}
+
+// A node is what the page shows of a node. One that only gossip knows is Missing.
+type node struct {
+	Node string `json:"node"`
+	Role string `json:"role"`
+	*inspect.NodeFacts
+	Missing bool `json:"missing,omitempty"`
+}
+
+func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
+	answers, missing, err := s.asker.Nodes(r.Context())
+	list := inspect.List[node]{Entries: []node{}}
+	for _, a := range answers {
+		list.Entries = append(list.Entries, node{Node: a.Node, Role: a.Role, NodeFacts: a.NodeFacts})
+	}
+	for _, m := range missing {
+		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Missing: true})
+	}
+	tell(w, list, err)
+}
+
+// spaceOf returns the space that a request is about, or answers that it is none.
+func spaceOf(w http.ResponseWriter, r *http.Request) (space string, ok bool) {
+	space = r.URL.Query().Get("space")
+	if ok = subject.ValidToken(space); !ok {
+		problem(w, http.StatusBadRequest, "bad_request", "want a space: 1 to 64 letters, digits, _ or -")
+	}
+	return space, ok
+}
+
+func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
+	if space, ok := spaceOf(w, r); ok {
+		page, err := s.asker.ClientsPage(r.Context(), space, pageOf(r))
+		tell(w, page, err)
+	}
+}
+
+func (s *Server) why(w http.ResponseWriter, r *http.Request) {
+	space, ok := spaceOf(w, r)
+	if !ok {
+		return
+	}
+	client, key := r.URL.Query().Get("client"), r.URL.Query().Get("key")
+	if !subject.ValidToken(client) || !subject.ValidKey(key) {
+		problem(w, http.StatusBadRequest, "bad_request", "want a client and the key of a state")
+		return
+	}
+	facts, err := s.asker.Why(r.Context(), space, client, key)
+	if err != nil {
+		tell(w, nil, err)
+		return
+	}
+	answer(w, inspect.WhyAnswer{Space: space, Client: client, Key: key, Facts: facts, Reasons: inspect.Reasons(facts)})
+}

@@ -1,0 +1,220 @@
+// Package ask asks the nodes of a deployment, over NATS, the questions of package inspect, and puts their answers
+// together.
+//
+//	a := ask.Asker{Conn: nc}
+//	spaces, err := a.Spaces(ctx)
+//	facts, err := a.Why(ctx, "demo", "alice", "tower")
+//
+// An asker does not know how many nodes will answer, so it waits for more after each answer, and never
+// longer than a second for a page.
+package ask
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/inspect"
+	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
+)
+
+// Times and bounds of a question.
+const (
+	limit      = time.Second            // for all answers
+	quiet      = 300 * time.Millisecond // after the last answer
+	busyPause  = 300 * time.Millisecond // before a question to busy nodes is asked again
+	busyMax    = 5
+	answersMax = 10_000
+	pagesMax   = 1000
+)
+
+// ErrNone says that no node answered.
+var ErrNone = errors.New("no relay and no edge answers")
+
+// An Asker asks over a connection, which its caller closes.
+type Asker struct {
+	Conn     *nats.Conn
+	Subjects subject.Names
+}
+
+// An answer is one of the answers of package inspect.
+type answer interface{ Code() string }
+
+// ask returns the answers to one question; enough may end it early. Nodes that are busy are asked again.
+func ask[T answer](ctx context.Context, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, err error) {
+	for range busyMax {
+		var busy bool
+		if all, busy, err = once(ctx, a, subject, q, enough); err != nil || !busy {
+			return all, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(busyPause):
+		}
+	}
+	return nil, errors.New("nodes are busy with other questions; try again")
+}
+
+func once[T answer](ctx context.Context, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, busy bool, err error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	inbox := a.Conn.NewInbox()
+	sub, err := a.Conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails for a closed connection only
+	before := a.Conn.LastError()
+	if err := a.Conn.PublishRequest(subject, inbox, body); err != nil {
+		return nil, false, err
+	}
+	for len(all) < answersMax && (len(all) == 0 || !enough(all)) {
+		m, more, err := next(ctx, sub, len(all) > 0)
+		if err != nil || !more {
+			return all, busy, errors.Join(err, a.refused(before, subject))
+		}
+		var x T
+		if err := json.Unmarshal(m.Data, &x); err != nil {
+			return nil, false, fmt.Errorf("an answer to %s: %w", subject, err)
+		}
+		switch problem := x.Code(); problem {
+		case "":
+			all = append(all, x)
+		case inspect.ErrBusy.Error():
+			busy = true
+		default:
+			return nil, false, fmt.Errorf("a node answers %s to %s", problem, subject)
+		}
+	}
+	return all, busy, nil
+}
+
+// next returns the next answer. more is false if none comes in time.
+func next(ctx context.Context, sub *nats.Subscription, later bool) (m *nats.Msg, more bool, err error) {
+	if later {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, quiet)
+		defer cancel()
+	}
+	m, err = sub.NextMsgWithContext(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+		return nil, false, nil
+	}
+	return m, err == nil, err
+}
+
+// refused returns an error if the server refused the question.
+func (a *Asker) refused(before error, subject string) error {
+	err := a.Conn.LastError()
+	if err == nil || err == before || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+		return nil
+	}
+	return fmt.Errorf("the NATS user may not ask on %s; the users observer and admin may", subject)
+}
+
+// pages asks for all pages of a list.
+func pages[T any, A answer](ctx context.Context, a *Asker, subject string, of func(A) inspect.List[T], name func(*T) string) (all []T, err error) {
+	q := inspect.Query{Max: inspect.PageMax}
+	for range pagesMax {
+		page, err := page(ctx, a, subject, q, of, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Entries...)
+		if page.Next == "" {
+			return all, nil
+		}
+		q.After = page.Next
+	}
+	return all, nil
+}
+
+// page asks for one page of a list.
+func page[T any, A answer](ctx context.Context, a *Asker, subject string, q inspect.Query, of func(A) inspect.List[T], name func(*T) string) (inspect.List[T], error) {
+	answers, err := ask(ctx, a, subject, q, func([]A) bool { return false })
+	var lists []inspect.List[T]
+	for _, x := range answers {
+		lists = append(lists, of(x))
+	}
+	return inspect.MergePages(lists, name), err
+}
+
+// Spaces returns all spaces, in the order of their names.
+func (a *Asker) Spaces(ctx context.Context) ([]inspect.Space, error) {
+	return pages(ctx, a, a.Subjects.Spaces(), inspect.SpacesAnswer.Page, (*inspect.Space).Name)
+}
+
+// SpacesPage returns one page of the spaces.
+func (a *Asker) SpacesPage(ctx context.Context, q inspect.Query) (inspect.List[inspect.Space], error) {
+	return page(ctx, a, a.Subjects.Spaces(), q, inspect.SpacesAnswer.Page, (*inspect.Space).Name)
+}
+
+// Clients returns all clients of a space, in the order of their names.
+func (a *Asker) Clients(ctx context.Context, space string) ([]inspect.Client, error) {
+	return pages(ctx, a, a.Subjects.Clients(space), inspect.ClientsAnswer.Page, (*inspect.Client).Name)
+}
+
+// ClientsPage returns one page of the clients of a space.
+func (a *Asker) ClientsPage(ctx context.Context, space string, q inspect.Query) (inspect.List[inspect.Client], error) {
+	return page(ctx, a, a.Subjects.Clients(space), q, inspect.ClientsAnswer.Page, (*inspect.Client).Name)
+}
+
+// Nodes returns the nodes that answer, relays first, and those that only gossip knows.
+func (a *Asker) Nodes(ctx context.Context) (all []inspect.NodesAnswer, missing []inspect.Member, err error) {
+	answers, err := ask(ctx, a, a.Subjects.Nodes(), inspect.Query{Max: inspect.PageMax}, func([]inspect.NodesAnswer) bool { return false })
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(answers) == 0 {
+		return nil, nil, ErrNone
+	}
+	known := make(map[string]bool)
+	for _, x := range answers {
+		known[x.Head.Node] = true
+		all = append(all, x)
+	}
+	for _, x := range answers {
+		for _, m := range x.Entries {
+			if !known[m.Node] {
+				known[m.Node] = true
+				missing = append(missing, m)
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y inspect.NodesAnswer) int {
+		return cmp.Or(cmp.Compare(y.Role, x.Role), cmp.Compare(x.Head.Node, y.Head.Node))
+	})
+	return all, missing, nil
+}
+
+// Why returns what the nodes know of a client and a state.
+func (a *Asker) Why(ctx context.Context, space, client, key string) (*inspect.Facts, error) {
+	answers, err := ask(ctx, a, a.Subjects.Why(space), inspect.Query{Client: client, Key: key}, func(all []inspect.WhyAnswer) bool {
+		f := merge(all)
+		return f.Holder != nil && !f.Holder.Loading && f.Edge != nil && f.Edge.Adopting == ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	return merge(answers), nil
+}
+
+func merge(all []inspect.WhyAnswer) *inspect.Facts {
+	facts := make([]*inspect.Facts, len(all))
+	for i := range all {
+		facts[i] = all[i].Facts
+	}
+	return inspect.Merge(facts)
+}

@@ -1,0 +1,93 @@
+package inspect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPages reads the names of several nodes page by page, and compares with all names sorted.
+func TestPages(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		nodes := make([][]string, 1+rnd.IntN(4))
+		var all []string
+		for i := range 1 + rnd.IntN(60) {
+			name := fmt.Sprintf("n%d-%d", rnd.IntN(1000), i)
+			n := rnd.IntN(len(nodes))
+			nodes[n], all = append(nodes[n], name), append(all, name)
+		}
+		slices.Sort(all)
+		var got []string
+		for q := (Query{Max: 1 + rnd.IntN(7)}); ; {
+			var pages []List[string]
+			for _, names := range nodes {
+				p := NewPage[string](q)
+				for _, name := range names {
+					p.Offer(name, name)
+				}
+				if l := p.List(); len(l.Entries) > q.Max {
+					t.Fatalf("seed %d: a page has %d entries, at most %d", seed, len(l.Entries), q.Max)
+				} else {
+					pages = append(pages, l)
+				}
+			}
+			page := MergePages(pages, func(s *string) string { return *s })
+			got = append(got, page.Entries...)
+			if page.Next == "" {
+				break
+			}
+			q.After = page.Next
+		}
+		if !slices.Equal(got, all) {
+			t.Fatalf("seed %d: pages have %v, want all names once and in order: %v", seed, got, all)
+		}
+	}
+}
+
+func TestParseQuery(t *testing.T) {
+	for body, want := range map[string]Query{
+		"":                           {Max: PageDefault},
+		"{}":                         {Max: PageDefault},
+		`{"max":7,"after":"x"}`:      {Max: 7, After: "x"},
+		`{"max":100000}`:             {Max: PageMax},
+		`{"client":"a","key":"b.c"}`: {Max: PageDefault, Client: "a", Key: "b.c"},
+	} {
+		if q, err := ParseQuery([]byte(body)); err != nil || q != want {
+			t.Errorf("%s: %+v, %v, want %+v", body, q, err, want)
+		}
+	}
+	for _, body := range []string{"[", `{"max":-1}`, `{"after":"` + strings.Repeat("x", QueryBytesMax) + `"}`} {
+		if _, err := ParseQuery([]byte(body)); err != ErrBadRequest {
+			t.Errorf("%.20s…: %v, want that it is refused", body, err)
+		}
+	}
+	for _, body := range []string{"", `{"client":"a"}`, `{"key":"k"}`, `{"client":"a b","key":"k"}`, `{"client":"a","key":"k..l"}`} {
+		if _, err := ParseWhy([]byte(body)); err != ErrBadRequest {
+			t.Errorf("why %s: %v, want that it is refused", body, err)
+		}
+	}
+}
+
+// TestLimiter floods a node for ten seconds.
+func TestLimiter(t *testing.T) {
+	var l Limiter
+	now := time.Unix(1000, 0)
+	for range 10_000 {
+		l.Take(now)
+		now = now.Add(time.Millisecond)
+	}
+	c := l.Counts
+	if got := c.Answered + c.Busy + c.Dropped; got != 10_000 {
+		t.Errorf("%d requests are counted, want all 10,000", got)
+	}
+	if c.Answered < 590 || c.Answered > 601 || c.Busy < 100 || c.Busy > 111 {
+		t.Errorf("%d answers and %d times busy in 10 s, want a burst of %d and %d a second, and %d a second", c.Answered, c.Busy, answersBurst, answersPerSecond, busyPerSecond)
+	}
+	if l.Take(now.Add(time.Hour)) != Answer {
+		t.Error("a request after an hour is not answered")
+	}
+}
