@@ -191,6 +191,8 @@ var dashboards = []dashboard{
 			{"Repairs", "Answered requests of edges.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
 			{"Writes of clients", "Accepted and refused.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
 			{"States and spaces", "", "short", []query{gauge("dnp_relay_states").named("states {{instance}}"), gauge("dnp_relay_spaces").named("spaces {{instance}}")}, false},
+			{"Largest spaces", "States of the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "short", []query{gauge("dnp_relay_space_states").named("{{rank}} {{instance}}")}, false},
+			{"Busiest spaces", "Bytes of batches for the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "Bps", []query{gauge("dnp_relay_space_rate_bytes_per_second").named("{{rank}} {{instance}}")}, false},
 		}},
 		processes,
 	}},

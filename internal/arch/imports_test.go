@@ -58,7 +58,7 @@ var rules = map[string][]string{
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
 	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
-	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "github.com/nats-io/nats.go"},
+	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go"},
 
 	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
 

@@ -146,8 +146,8 @@ func (s *Server) Metrics() []telemetry.Metric {
 				observe(ignored(i).String(), s.counts.ignored[i].Load())
 			}
 		}),
-		of.InOut("packets", "{packet}", "Packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
-		of.InOut("io", "By", "Bytes of packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
+		of.InOut("packets", "{packet}", "Packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
+		of.InOut("io", "By", "Bytes of packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
 		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *totals, observe func(string, uint64)) {
 			observe("full", t.Objects)
 			observe("move", t.Moves)
@@ -156,7 +156,7 @@ func (s *Server) Metrics() []telemetry.Metric {
 		}),
 		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *totals) uint64 { return t.Asked }),
 		of.Counter("writes", "{value}", "Values that viewers set.", func(t *totals) uint64 { return t.Writes }),
-		of.Counter("said", "{message}", "Messages of viewers.", func(t *totals) uint64 { return t.Said }),
+		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", func(t *totals) uint64 { return t.Said }),
 		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *totals, observe func(string, uint64)) {
 			observe("packet", t.Circuits.Lost)
 			observe("message", t.GivenUp)
