@@ -9,6 +9,11 @@ import (
 // A Pipe is a way to an edge that the program itself provides, for example to one in the same process. Nothing connects it
 // and nothing resumes it.
 type Pipe struct {
+	// Told, if it is not nil, is called by the goroutine of the client when the functions of Config have heard all events of the
+	// datagrams that came together, before it waits for more. A program that does something about each event can do it once for
+	// all of them here. It must be set before DialPipe.
+	Told func()
+
 	out    collector
 	inbox  inbox
 	name   string
@@ -69,6 +74,9 @@ func (c pipeCarrier) flush() error {
 }
 
 func (c pipeCarrier) read(due time.Time, receive func([]byte)) error {
+	if c.Told != nil {
+		c.Told()
+	}
 	return c.inbox.read(due, receive)
 }
 

@@ -15,6 +15,10 @@ import (
 // A State is a list of typed values that the edge and this client keep equal. All methods may be called
 // from any goroutine. After the end of its link a State keeps its last values.
 type State struct {
+	// Data is the program's: what it has for the state. Only functions of Config may use it, which run one after the other, or
+	// the program has a lock for it.
+	Data any
+
 	client   *Client
 	id       wire.LinkID // of a state of the edge
 	key      string
@@ -111,6 +115,16 @@ func (s *State) At(index int) Value {
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
 	return newValue(s.Type(index), s.values.Value(index))
+}
+
+// AppendFloats appends the components of the value with this index, which Value.Floats returns.
+func (s *State) AppendFloats(list []float64, index int) []float64 {
+	if index < 0 || index >= s.Len() || s.Type(index).Variable() {
+		return list
+	}
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	return appendFloats(list, s.Type(index), s.values.Value(index))
 }
 
 // Values returns all values as they were at one moment.
@@ -237,7 +251,7 @@ func (c *Client) link(s *State) error {
 	if err := c.over(); err != nil {
 		return err
 	}
-	s.source = c.endpoint.NewSource(dnp.SourceConfig{State: s.values, Message: s.message})
+	s.source = c.endpoint.NewSource(dnp.SourceConfig{State: s.values, Message: s.message, Data: s})
 	if err := c.conn.Link(s.source, false); err != nil {
 		s.source.Remove()
 		s.source = nil
@@ -285,7 +299,7 @@ func (c *Client) accept(e *dnp.Event) *State {
 		}
 	}
 	s.values.SetAll(e.Values)
-	s.source = c.endpoint.NewSource(dnp.SourceConfig{State: s.values, Message: s.message})
+	s.source = c.endpoint.NewSource(dnp.SourceConfig{State: s.values, Message: s.message, Data: s})
 	if err := c.conn.Accept(e.Link, s.source); err != nil {
 		s.source.Remove() // the edge has withdrawn the link
 		return nil
@@ -295,12 +309,12 @@ func (c *Client) accept(e *dnp.Event) *State {
 	return s
 }
 
-// find returns the state that an event is about.
+// find returns the state that an event is about, nil if it has ended.
 func (c *Client) find(e *dnp.Event) *State {
-	if s := c.own[e.Source]; s != nil {
-		return s
+	if e.Source == nil {
+		return nil
 	}
-	if s := c.states[e.Link]; s != nil && s.source == e.Source {
+	if s, ok := e.Source.Data().(*State); ok && s.source == e.Source {
 		return s
 	}
 	return nil
@@ -325,6 +339,9 @@ func (c *Client) update(e *dnp.Event, now time.Time) (s *State, changed []int) {
 // late as an answer may. Any other value ends the repeats of the write: the edge has it, or others have
 // written since, whom a repeat would overwrite.
 func (s *State) crosses(index int, value []byte, now time.Time) bool {
+	if len(s.writes) == 0 {
+		return false
+	}
 	w := s.writes[index]
 	if w == nil {
 		return false

@@ -127,6 +127,21 @@ func (v Value) String() string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
+// appendFloats appends the components of an encoded value of a type of fixed size. It is the fast form of Value.Component.
+func appendFloats(list []float64, t wire.ValueType, p []byte) []float64 {
+	if t.Kind() == wire.KindFloat && t.Width() == 4 { // what games move things with
+		for ; len(p) >= 4; p = p[4:] {
+			list = append(list, float64(math.Float32frombits(binary.LittleEndian.Uint32(p))))
+		}
+		return list
+	}
+	v := newValue(t, p)
+	for i := range t.Components() {
+		list = append(list, v.Component(i))
+	}
+	return list
+}
+
 func (v Value) component(i int) string {
 	switch v.typ.Kind() {
 	case wire.KindSint:

@@ -123,7 +123,7 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 	t := e.begin(now)
 	for e.timers.next() <= t {
-		if due := e.timers.h[0]; due.conn != nil {
+		if due := e.timers.first(); due.conn != nil {
 			due.conn.pump(t, out)
 		} else {
 			due.source.onTimer(t)

@@ -132,6 +132,16 @@ func (t *linkTable) slotOf(id wire.LinkID) (slot int, ok bool) {
 	return int(p.slot), ok
 }
 
+// slotNear is slotOf for a link that is probably in slot near: peers offer and update states in one order.
+func (t *linkTable) slotNear(id wire.LinkID, near int) (slot int, ok bool) {
+	if near < len(t.slots) {
+		if l := &t.slots[near]; l.id == id && l.phase != 0 && l.has(linkByPeer) {
+			return near, true
+		}
+	}
+	return t.slotOf(id)
+}
+
 // asker returns what asks the peer.
 func (t *linkTable) asker() *question {
 	if t.question == nil {

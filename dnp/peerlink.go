@@ -120,12 +120,13 @@ func (t *linkTable) receiveUpdate(p []byte, now instant) (valid bool) {
 	if r.KeepAlive() {
 		return true
 	}
-	for {
+	for next := 0; ; {
 		id, ok := r.NextLink()
 		if !ok {
 			break
 		}
-		slot, known := t.slotOf(id)
+		slot, known := t.slotNear(id, next)
+		next = slot + 1
 		switch {
 		case !known:
 			t.core.drop(DropUnknownLink)

@@ -27,6 +27,11 @@ func TestTimerHeapModel(t *testing.T) {
 		for _, a := range at {
 			want = min(want, a)
 		}
+		for i := range h.h {
+			if d := h.h[i]; d.timer.place != int32(i+1) || d.timer.at != d.at {
+				t.Fatalf("place %d of %v has the timer of place %d and of %v", i+1, d.at, d.timer.place, d.timer.at)
+			}
+		}
 		for i := 1; i < len(h.h); i++ {
 			if h.h[i].at < h.h[(i-1)/2].at {
 				t.Fatalf("timer %d is before the one above it", i)
@@ -35,6 +40,20 @@ func TestTimerHeapModel(t *testing.T) {
 		if got := h.next(); got != want {
 			t.Fatalf("next is %d, want %d", got, want)
 		}
+	}
+}
+
+// BenchmarkTimers moves the earliest of 2,000 timers behind the others, as the repeats of states that change all the time do.
+func BenchmarkTimers(b *testing.B) {
+	var h timerHeap
+	timers := make([]timer, 2000)
+	for i := range timers {
+		h.set(&timers[i], instant(i*7919%2000))
+	}
+	at := instant(2000)
+	for b.Loop() {
+		at++
+		h.set(h.first(), at)
 	}
 }
 

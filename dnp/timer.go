@@ -52,8 +52,15 @@ type timer struct {
 }
 
 // A timerHeap has all deadlines of an Endpoint, the earliest on top. A Conn derives
-// its deadline from its parts, so there is no timer per link or command.
-type timerHeap struct{ h []*timer }
+// its deadline from its parts, so there is no timer per link or command. The deadlines are
+// in the heap, not only in the timers, because thousands of timers do not stay in the cache.
+type timerHeap struct{ h []deadline }
+
+// A deadline is an entry of the heap: at is that of the timer.
+type deadline struct {
+	at    instant
+	timer *timer
+}
 
 func (h *timerHeap) next() instant {
 	if len(h.h) == 0 {
@@ -62,22 +69,22 @@ func (h *timerHeap) next() instant {
 	return h.h[0].at
 }
 
+// first returns the timer whose time is next. There must be one.
+func (h *timerHeap) first() *timer { return h.h[0].timer }
+
 // set moves t to at; never removes it.
 func (h *timerHeap) set(t *timer, at instant) {
+	i := int(t.place) - 1
 	switch {
 	case at == never:
 		h.remove(t)
 	case t.place == 0:
-		t.at = at
-		h.h = append(h.h, t)
-		t.place = int32(len(h.h))
-		h.up(len(h.h) - 1)
+		h.h = append(h.h, deadline{})
+		h.up(len(h.h)-1, deadline{at, t})
 	case at < t.at:
-		t.at = at
-		h.up(int(t.place) - 1)
+		h.up(i, deadline{at, t})
 	case at > t.at:
-		t.at = at
-		h.down(int(t.place) - 1)
+		h.down(i, deadline{at, t})
 	}
 }
 
@@ -86,45 +93,52 @@ func (h *timerHeap) remove(t *timer) {
 		return
 	}
 	i, last := int(t.place)-1, len(h.h)-1
-	h.swap(i, last)
-	h.h[last] = nil
+	moved := h.h[last]
+	h.h[last] = deadline{}
 	h.h = h.h[:last]
 	t.place = 0
-	if i < last {
-		h.up(i)
-		h.down(i)
+	switch {
+	case i == last:
+	case moved.at < t.at:
+		h.up(i, moved)
+	default:
+		h.down(i, moved)
 	}
 }
 
-func (h *timerHeap) up(i int) {
+// up puts d into place i, or above it if it is before those there.
+func (h *timerHeap) up(i int, d deadline) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if h.h[parent].at <= h.h[i].at {
-			return
+		if h.h[parent].at <= d.at {
+			break
 		}
-		h.swap(i, parent)
+		h.put(i, h.h[parent])
 		i = parent
 	}
+	h.put(i, d)
 }
 
-func (h *timerHeap) down(i int) {
+// down puts d into place i, or below it if it is behind those there.
+func (h *timerHeap) down(i int, d deadline) {
 	for {
 		child := 2*i + 1
 		if child >= len(h.h) {
-			return
+			break
 		}
 		if right := child + 1; right < len(h.h) && h.h[right].at < h.h[child].at {
 			child = right
 		}
-		if h.h[i].at <= h.h[child].at {
-			return
+		if d.at <= h.h[child].at {
+			break
 		}
-		h.swap(i, child)
+		h.put(i, h.h[child])
 		i = child
 	}
+	h.put(i, d)
 }
 
-func (h *timerHeap) swap(i, j int) {
-	h.h[i], h.h[j] = h.h[j], h.h[i]
-	h.h[i].place, h.h[j].place = int32(i+1), int32(j+1)
+func (h *timerHeap) put(i int, d deadline) {
+	h.h[i] = d
+	d.timer.at, d.timer.place = d.at, int32(i+1)
 }

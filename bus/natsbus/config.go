@@ -117,6 +117,50 @@ func (s Security) Options() (all []nats.Option) {
 	return all
 }
 
+// CheckCredentials returns what is wrong with a credentials file.
+func CheckCredentials(file string) error {
+	o := nats.GetDefaultOptions()
+	if err := nats.UserCredentials(file)(&o); err != nil {
+		return fmt.Errorf("%s has no credentials: %w", file, err)
+	}
+	if _, err := o.SignatureCB([]byte("nonce")); err != nil {
+		return fmt.Errorf("%s has no usable seed: %w", file, err)
+	}
+	return nil
+}
+
+// CheckNKey returns what is wrong with a file for the seed of an NKey.
+func CheckNKey(file string) error {
+	if _, err := nats.NkeyOptionFromSeed(file); err != nil {
+		return fmt.Errorf("%s has no seed of a user: %w", file, err)
+	}
+	return nil
+}
+
+// CheckCA returns what is wrong with a file of authorities.
+func CheckCA(file string) error {
+	o := nats.GetDefaultOptions()
+	if err := nats.RootCAs(file)(&o); err != nil {
+		return fmt.Errorf("%s has no certificates: %w", file, err)
+	}
+	if _, err := o.RootCAsCB(); err != nil {
+		return fmt.Errorf("%s has no certificates: %w", file, err)
+	}
+	return nil
+}
+
+// CheckCert returns what is wrong with the files of a client certificate and its key.
+func CheckCert(cert, key string) error {
+	o := nats.GetDefaultOptions()
+	if err := nats.ClientCert(cert, key)(&o); err != nil {
+		return fmt.Errorf("%s and %s: %w", cert, key, err)
+	}
+	if _, err := o.TLSCertCB(); err != nil {
+		return fmt.Errorf("%s and %s: %w", cert, key, err)
+	}
+	return nil
+}
+
 // Intervals of the attempts and reports of Dial.
 const (
 	dialPause    = 500 * time.Millisecond

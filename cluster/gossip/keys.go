@@ -217,6 +217,12 @@ func (k key) id() string {
 	return hex.EncodeToString(sum[:4])
 }
 
+// CheckKeyFile returns why a file has no keys for gossip. Its error contains nothing of the file.
+func CheckKeyFile(file string) error {
+	_, err := readKeys(file)
+	return err
+}
+
 // readKeys returns the keys of a file; the first is the one to send with. Its errors never contain
 // anything of the file.
 func readKeys(file string) ([]key, error) {

@@ -124,7 +124,8 @@ type Leases struct {
 var _ cluster.Leases = (*Leases)(nil)
 
 // Open makes the streams that do not exist, and checks that all are streams of this
-// deployment; if they are not, the error wraps jetstream.ErrDeployment.
+// deployment; if they are not, the error wraps jetstream.ErrDeployment, and
+// jetstream.ErrReplicas if one has fewer replicas than configured.
 func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Lease.Validate(); err != nil {
@@ -134,6 +135,11 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	streams, err := store.Open(ctx, cfg.Conn, cfg.Epochs)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range streams {
+		if err := jetstream.CheckReplicas(s.CachedInfo().Config, cfg.Replicas); err != nil {
+			return nil, err
+		}
 	}
 	l := &Leases{
 		cfg: cfg, streams: streams, secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),

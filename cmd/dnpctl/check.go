@@ -27,7 +27,7 @@ type checkCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *checkCommand) Problems() config.Problems {
-	return (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
+	return (&DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}).Problems()
 }
 
 // checkPause is how long a check waits before it repeats a step that fails, because the

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +35,14 @@ func (f *DNPFlags) Problems() (list config.Problems) {
 	if f.Timeout <= 0 {
 		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
 	}
+	if _, err := f.token(); err != nil {
+		list.Add("--token", "%v", err)
+	}
+	for _, hash := range f.CertificateHash {
+		if b, err := hex.DecodeString(hash); err != nil || len(b) != sha256.Size {
+			list.Add("--certificate-hash", "want %d bytes in hex, got %q", sha256.Size, hash)
+		}
+	}
 	return list
 }
 
@@ -40,7 +50,7 @@ func (f *DNPFlags) Problems() (list config.Problems) {
 func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) (*client.Client, error) {
 	token, err := f.token()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("token: %w", err)
 	}
 	cfg.Profile, _ = wire.ParseProfile(f.Profile) // Problems has checked it
 	cfg.Token, cfg.Timeout, cfg.StatesMax = token, f.Timeout, dnp.LinksPossible
@@ -73,12 +83,12 @@ func (f *DNPFlags) token() (string, error) {
 	if file, ok := strings.CutPrefix(f.Token, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", fmt.Errorf("token: %w", err)
+			return "", err
 		}
 		token = strings.TrimSpace(string(text))
 	}
 	if len(token) > client.TokenMax {
-		return "", fmt.Errorf("token: has %d bytes, at most %d", len(token), client.TokenMax)
+		return "", fmt.Errorf("has %d bytes, at most %d", len(token), client.TokenMax)
 	}
 	return token, nil
 }

@@ -64,6 +64,7 @@ func (f *NATSFlags) AfterApply(ctx *kong.Context) error {
 // Problems lists what is wrong with f.
 func (f *NATSFlags) Problems() (list config.Problems) {
 	list = f.NATS.Problems()
+	compose.NATSProblems(&list, &f.NATS)
 	if f.Timeout <= 0 {
 		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
 	}

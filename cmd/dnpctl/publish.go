@@ -44,6 +44,10 @@ func (c *publishCommand) Problems() (list config.Problems) {
 		list.Add("--file", "replaces values and other flags, which must be absent")
 	case c.Describe && c.Message != nil:
 		list.Add("--describe", "replaces --message, which must be absent")
+	case c.File != "" && c.File != "-":
+		if _, err := os.Stat(c.File); err != nil {
+			list.Add("--file", "%v", err)
+		}
 	case c.File != "":
 	case c.Key == "":
 		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)

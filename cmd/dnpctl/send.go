@@ -35,7 +35,7 @@ type sendCommand struct {
 // Problems lists what is wrong with c.
 func (c *sendCommand) Problems() (list config.Problems) {
 	if c.toEdge() {
-		list = (&DNPFlags{Profile: c.Profile, Timeout: c.Timeout}).Problems()
+		list = (&DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}).Problems()
 		c.messageProblems(&list)
 		return list
 	}

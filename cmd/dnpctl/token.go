@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/token"
 )
 
@@ -66,18 +68,35 @@ func (c *tokenIssueCommand) Problems() (list config.Problems) {
 	if c.Life <= 0 || c.Life > token.LifeMax {
 		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
 	}
+	for _, name := range []struct{ arg, value string }{{"SPACE", c.Space}, {"CLIENT", c.Client}} {
+		if !subject.ValidToken(name.value) {
+			list.Add(name.arg, "want 1 to 64 letters, digits, _ or -, got %q", name.value)
+		}
+	}
+	if _, err := c.key(); err != nil {
+		list.Add("--key", "%v", err)
+	}
 	return list
+}
+
+// key reads the private key.
+func (c *tokenIssueCommand) key() (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(c.Key)
+	if err != nil {
+		return nil, err
+	}
+	key, err := token.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", c.Key, err)
+	}
+	return key, nil
 }
 
 // Run prints a token and nothing else.
 func (c *tokenIssueCommand) Run(context.Context, *slog.Logger) error {
-	text, err := os.ReadFile(c.Key)
+	key, err := c.key()
 	if err != nil {
 		return err
-	}
-	key, err := token.ParseKey(text)
-	if err != nil {
-		return fmt.Errorf("%s %w", c.Key, err)
 	}
 	issued, err := token.Sign(key, token.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: time.Now().Add(c.Life)})
 	if err != nil {

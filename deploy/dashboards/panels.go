@@ -122,6 +122,8 @@ var dashboards = []dashboard{
 			{"Clients that took nothing for a while", "Their values waited.", "cps", []query{rate("dnp_carrier_waits_total")}, false},
 			{"Datagrams dropped", "By reason; forged = by UDP in the name of a browser.", "pps", []query{busy("dnp_carrier_drops_total", "reason")}, false},
 		}},
+		variants,
+		viewers,
 		{"Replicas", []panel{
 			{"Batches", "Applied, summed over the workers.", "cps", []query{rate("dnp_edge_batches_total")}, false},
 			{"Messages of holders not applied", "By reason.", "cps", []query{busy("dnp_edge_replica_drops_total", "reason")}, false},
@@ -189,6 +191,8 @@ var dashboards = []dashboard{
 			{"Repairs", "Answered requests of edges.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
 			{"Writes of clients", "Accepted and refused.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
 			{"States and spaces", "", "short", []query{gauge("dnp_relay_states").named("states {{instance}}"), gauge("dnp_relay_spaces").named("spaces {{instance}}")}, false},
+			{"Largest spaces", "States of the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "short", []query{gauge("dnp_relay_space_states").named("{{rank}} {{instance}}")}, false},
+			{"Busiest spaces", "Bytes of batches for the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "Bps", []query{gauge("dnp_relay_space_rate_bytes_per_second").named("{{rank}} {{instance}}")}, false},
 		}},
 		processes,
 	}},
@@ -199,6 +203,39 @@ var moved = panel{"Sessions that moved", "Handed over, taken over, lost to other
 	rate("dnp_session_handed_total").named("handed over {{instance}}"), rate("dnp_session_adopted_total").named("taken over {{instance}}"),
 	rate("dnp_session_lost_total").named("lost {{instance}}"), rate("dnp_session_uncertain_total").named("uncertain {{instance}}"),
 }, false}
+
+// variants shows clients that speak in Godot's Variants.
+var variants = row{"Variants", []panel{
+	{"Clients", "That speak Variants, by carrier.", "short", []query{{"sum by (kind) (dnp_variant_peers{" + selector + "})", "{{kind}}"}}, false},
+	{"Clients that joined and ended", "Ended by reason; gone = the client or the network ended it.", "cps", []query{
+		rate("dnp_variant_joined_total").named("joined {{instance}}"), busy("dnp_variant_ended_total", "reason").named("ended {{reason}}"),
+	}, false},
+	{"Messages and values", "Messages from and to clients, and values to them.", "cps", []query{
+		rateBy("dnp_variant_messages_total", "direction", ""), rate("dnp_variant_values_total").named("values {{instance}}"),
+	}, false},
+	{"Repeated by UDP", "Messages that clients had not acknowledged.", "cps", []query{rate("dnp_variant_repeats_total")}, false},
+	{"Dropped", "Messages and values, and datagrams that belong to no session, by reason.", "cps", []query{
+		busy("dnp_variant_drops_total", "reason").named("message {{reason}}"), busy("dnp_variant_datagrams_dropped_total", "reason").named("datagram {{reason}}"),
+	}, false},
+}}
+
+// viewers shows viewers of Second Life and OpenSimulator.
+var viewers = row{"Viewers of Second Life", []panel{
+	{"Viewers", "login = logged in, without a circuit yet.", "short", []query{{"sum by (kind) (dnp_lludp_viewers{" + selector + "})", "{{kind}}"}}, false},
+	{"Logins", "By outcome; expired = no circuit followed.", "cps", []query{busy("dnp_lludp_logins_total", "outcome")}, false},
+	{"Packets", "In and out.", "pps", []query{rateBy("dnp_lludp_packets_total", "direction", "")}, false},
+	{"Bytes", "In and out, without headers of IP and UDP.", "Bps", []query{rateBy("dnp_lludp_io_bytes_total", "direction", "")}, false},
+	{"Objects", "Sent; repeat = of those, because a viewer did not confirm them in time. Asked = the viewer lacked them.", "cps", []query{
+		busy("dnp_lludp_objects_total", "kind"), rate("dnp_lludp_asked_total").named("asked {{instance}}"),
+	}, false},
+	{"What viewers do", "Values that they set, and messages.", "cps", []query{
+		rate("dnp_lludp_writes_total").named("writes {{instance}}"), rate("dnp_lludp_said_total").named("messages {{instance}}"),
+	}, false},
+	{"Lost", "Packets that viewers did not confirm; message = given up for good.", "pps", []query{busy("dnp_lludp_lost_total", "kind")}, false},
+	{"Dropped and ignored", "By reason.", "cps", []query{
+		busy("dnp_lludp_drops_total", "reason").named("dropped {{reason}}"), busy("dnp_lludp_ignored_total", "reason").named("ignored {{reason}}"),
+	}, false},
+}}
 
 // processes shows the resources of every process.
 var processes = row{"Process", []panel{

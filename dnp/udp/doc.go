@@ -14,7 +14,8 @@
 //	}
 //
 // One goroutine reads a [Socket], and one (usually the same) writes through its
-// [Writer]. Any goroutine may call Wake, Stats and Close.
+// [Writer]. Other goroutines that write have a Writer each (NewWriter). Any goroutine may call
+// Wake, Stats and Close.
 //
 // # Addresses
 //

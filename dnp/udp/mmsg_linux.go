@@ -24,16 +24,17 @@ type mmsgConn struct {
 	v4       bool // an IPv4 socket
 	counters *counters
 	in       receiver
-	out      sender
 }
 
 func newMmsgConn(d *descriptor, v4 bool, cfg Config, c *counters) *mmsgConn {
 	m := &mmsgConn{descriptor: d, v4: v4, counters: c}
 	m.in.init(cfg)
 	m.in.tryFn = m.tryReceive
-	m.out.sendmmsg = sendmmsg
 	return m
 }
+
+// sender implements packetConn.
+func (m *mmsgConn) sender() batchSender { return &sender{conn: m, sendmmsg: sendmmsg} }
 
 // A receiver holds the memory and the arguments of recvmmsg, and a callback that is made
 // once, so that a call allocates nothing.

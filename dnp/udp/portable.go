@@ -98,6 +98,9 @@ func (p *portableConn) setReadDeadline(t time.Time) error {
 	return p.conn.SetReadDeadline(t)
 }
 
+// sender implements packetConn. The net package locks the socket for each datagram.
+func (p *portableConn) sender() batchSender { return p }
+
 func (p *portableConn) send(batch []outgoing) error {
 	if err := p.conn.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
 		return err

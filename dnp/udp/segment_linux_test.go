@@ -58,7 +58,7 @@ func TestSegments(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		a, peers := open(t, addr), []*Socket{open(t, addr), open(t, addr)}
 		r, w := rand.New(rand.NewPCG(*seed, 0)), a.Writer()
-		out, calls := &a.conn.(*mmsgConn).out, 0
+		out, calls := a.Writer().sender.(*sender), 0
 		out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 			if calls++; r.IntN(4) == 0 && headers[0].hdr.Controllen > 0 {
 				return -1, unix.EINVAL
@@ -115,7 +115,7 @@ func TestUncut(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprint(tt.errno), func(t *testing.T) {
 			a, b, c := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
-			out, calls := &a.conn.(*mmsgConn).out, 0
+			out, calls := a.Writer().sender.(*sender), 0
 			out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 				if calls++; calls > 20 {
 					t.Fatal("a run is tried for ever")
@@ -157,7 +157,7 @@ func BenchmarkSegments(b *testing.B) {
 	for _, cut := range []bool{false, true} {
 		b.Run(fmt.Sprintf("cut=%v", cut), func(b *testing.B) {
 			from, to := open(b, "127.0.0.1:0"), open(b, "127.0.0.1:0")
-			from.conn.(*mmsgConn).out.plain = !cut
+			from.Writer().sender.(*sender).plain = !cut
 			data, ds, w, addr := pattern(1190), make([]Datagram, 64), from.Writer(), to.LocalAddr()
 			b.ReportAllocs()
 			for range (b.N + 2) / 3 {

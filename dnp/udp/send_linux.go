@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sender holds the arguments of sendmmsg. Each header is a run: one datagram, or
-// several to one peer that leave as one piece.
+// A sender holds the arguments of sendmmsg, for one Writer. Each header is a run: one
+// datagram, or several to one peer that leave as one piece.
 type sender struct {
+	conn     *mmsgConn
 	names    [writeBatch]sockaddr
 	iovecs   [writeBatch]unix.Iovec
 	controls [writeBatch]segmentControl
@@ -27,8 +28,8 @@ type sender struct {
 	sendmmsg func(sock int, headers []mmsghdr) (sent int, errno syscall.Errno)
 }
 
-// try calls the system once.
-func (s *sender) try(sock int) { s.sent, s.errno = s.sendmmsg(sock, s.headers[s.first:s.n]) }
+// try calls the system once. The caller holds the socket open.
+func (s *sender) try() { s.sent, s.errno = s.sendmmsg(s.conn.sock, s.headers[s.first:s.n]) }
 
 func sendmmsg(sock int, headers []mmsghdr) (int, syscall.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(sock), uintptr(unsafe.Pointer(&headers[0])),
@@ -38,18 +39,18 @@ func sendmmsg(sock int, headers []mmsghdr) (int, syscall.Errno) {
 
 // send transmits the batch. sendmmsg stops at the first run that the kernel refuses, so
 // send calls it again for the runs behind that until all are sent or dropped.
-func (m *mmsgConn) send(batch []outgoing) error {
+func (s *sender) send(batch []outgoing) error {
+	m := s.conn
 	if err := m.hold(); err != nil {
 		return err
 	}
 	defer m.release()
-	s := &m.out
 	s.fill(m.v4, batch, 0, m.counters)
 	var waited, again bool // again: this run met one error already
 	for s.first < s.n {
-		if s.try(m.sock); s.errno == unix.EAGAIN && !waited {
+		if s.try(); s.errno == unix.EAGAIN && !waited {
 			waited = true
-			m.waitToSend()
+			s.waitToSend()
 		}
 		r := s.runs[s.first]
 		switch {
@@ -90,12 +91,12 @@ func (s *sender) count(c *counters) {
 
 // waitToSend waits up to writeWait for room, then tries once more. Another sender may
 // take the room first, so it waits again for the rest of the time.
-func (m *mmsgConn) waitToSend() {
-	m.counters.writeWaits.Add(1)
+func (s *sender) waitToSend() {
+	s.conn.counters.writeWaits.Add(1)
 	end := time.Now().Add(writeWait)
 	for wait := writeWait; wait > 0; wait = time.Until(end) {
-		m.awaitRoom(wait)
-		if m.out.try(m.sock); m.out.errno != unix.EAGAIN {
+		s.conn.awaitRoom(wait)
+		if s.try(); s.errno != unix.EAGAIN {
 			return
 		}
 	}

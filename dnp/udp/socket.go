@@ -33,12 +33,18 @@ type packetConn interface {
 	// may call it.
 	wake()
 
-	// send transmits all of batch; it waits at most writeWait for room.
-	send(batch []outgoing) error
+	// sender returns what sends for one more Writer.
+	sender() batchSender
 
 	buffers() (read, write int)
 	overflows() uint64
 	close() error
+}
+
+// A batchSender sends the datagrams of one Writer.
+type batchSender interface {
+	// send transmits all of batch; it waits at most writeWait for room.
+	send(batch []outgoing) error
 }
 
 // A Socket is a UDP socket that moves datagrams in batches.
@@ -54,7 +60,7 @@ type Socket struct {
 
 func newSocket(conn packetConn, addr netip.AddrPort, c *counters) *Socket {
 	s := &Socket{conn: conn, addr: addr, counters: c}
-	s.writer.socket = s
+	s.writer = Writer{socket: s, sender: conn.sender()}
 	return s
 }
 
@@ -87,6 +93,9 @@ func (s *Socket) Wake() {
 
 // Writer returns the socket's writer. One goroutine owns it.
 func (s *Socket) Writer() *Writer { return &s.writer }
+
+// NewWriter returns a writer besides that of Writer, for another goroutine.
+func (s *Socket) NewWriter() *Writer { return &Writer{socket: s, sender: s.conn.sender()} }
 
 // LocalAddr returns the address that the socket is bound to.
 func (s *Socket) LocalAddr() netip.AddrPort { return s.addr }
@@ -138,6 +147,7 @@ type outgoing struct {
 // dnp.Sender.
 type Writer struct {
 	socket *Socket
+	sender batchSender
 	arena  []byte // the bytes of the batch, then free room
 	used   int
 	batch  []outgoing
@@ -194,7 +204,7 @@ func (w *Writer) flush() error {
 	if len(w.batch) == 0 {
 		return nil
 	}
-	err := w.socket.closedError(w.socket.conn.send(w.batch))
+	err := w.socket.closedError(w.sender.send(w.batch))
 	clear(w.batch) // release buffers outside the arena
 	w.batch, w.used = w.batch[:0], 0
 	return err

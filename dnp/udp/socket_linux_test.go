@@ -109,7 +109,7 @@ func TestOverflows(t *testing.T) {
 // faults makes a sender's system call fail as a list says. An entry n > 0 sends
 // n datagrams only; calls after the last entry send everything.
 func faults(s *Socket, list ...any) {
-	out := &s.conn.(*mmsgConn).out
+	out := s.Writer().sender.(*sender)
 	out.sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
 		if len(list) == 0 {
 			return sendmmsg(sock, headers)
@@ -180,7 +180,7 @@ func TestSendFaults(t *testing.T) {
 func TestSendNoRoom(t *testing.T) {
 	a := open(t, "127.0.0.1:0")
 	calls := 0
-	a.conn.(*mmsgConn).out.sendmmsg = func(int, []mmsghdr) (int, syscall.Errno) {
+	a.Writer().sender.(*sender).sendmmsg = func(int, []mmsghdr) (int, syscall.Errno) {
 		calls++
 		return -1, unix.EAGAIN
 	}
@@ -194,7 +194,7 @@ func TestSendNoRoom(t *testing.T) {
 	if s := a.Stats(); s.WriteWaits != 1 || s.Drops[DropFull] != 5 {
 		t.Fatalf("%d waits and %d drops, want 1 and 5", s.WriteWaits, s.Drops[DropFull])
 	}
-	a.conn.(*mmsgConn).out.sendmmsg = sendmmsg
+	a.Writer().sender.(*sender).sendmmsg = sendmmsg
 	send(t, a, a.LocalAddr(), []byte("x")) // the deadline of the wait must not outlive it
 	receive(t, a, 1)
 }
@@ -236,4 +236,26 @@ func open(t testing.TB, addr string) *Socket {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// TestWriterWithinWriter: while one writer is in its system call, another one sends. Both datagrams arrive as they were built.
+func TestWriterWithinWriter(t *testing.T) {
+	a, b := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
+	first, second := a.NewWriter(), a.NewWriter()
+	calls := 0
+	first.sender.(*sender).sendmmsg = func(sock int, headers []mmsghdr) (int, syscall.Errno) {
+		calls++
+		second.Send(b.LocalAddr(), append(second.Datagram(3), "two"...))
+		if err := second.Flush(); err != nil {
+			t.Error(err)
+		}
+		return sendmmsg(sock, headers)
+	}
+	first.Send(b.LocalAddr(), append(first.Datagram(5), "first"...))
+	if err := first.Flush(); err != nil || calls != 1 {
+		t.Fatalf("%d system calls and %v, want 1 and no error", calls, err)
+	}
+	got := receive(t, b, 2)
+	wantData(t, "the writer that came between", got[0], a.LocalAddr(), []byte("two"))
+	wantData(t, "the writer that was interrupted", got[1], a.LocalAddr(), []byte("first"))
 }

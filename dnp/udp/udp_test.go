@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +151,43 @@ func TestBatchOut(t *testing.T) {
 		}
 		if s := b.Stats(); s.DatagramsIn != n || s.BytesIn != n*(n-1)/2 {
 			t.Errorf("received %d datagrams, %d bytes by the counters, want %d, %d", s.DatagramsIn, s.BytesIn, n, n*(n-1)/2)
+		}
+	})
+}
+
+// TestWriters: goroutines with a Writer each send at the same time, and each datagram arrives as it was built.
+func TestWriters(t *testing.T) {
+	eachKind(t, func(t *testing.T, open func(string, Config) *Socket) {
+		const goroutines, batches, batch, size = 4, 4, 8, 300
+		a, b := open("127.0.0.1:0", Config{}), open("127.0.0.1:0", Config{})
+		var sending sync.WaitGroup
+		for g := range goroutines {
+			w := a.NewWriter()
+			sending.Go(func() {
+				for range batches {
+					for range batch {
+						w.Send(b.LocalAddr(), append(w.Datagram(size), bytes.Repeat([]byte{byte(g)}, size)...))
+					}
+					if err := w.Flush(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		sending.Wait()
+		var got [goroutines]int
+		for _, d := range receive(t, b, goroutines*batches*batch) {
+			g := d.Data[0]
+			wantData(t, "a datagram of one of four writers", d, a.LocalAddr(), bytes.Repeat([]byte{g}, size))
+			got[g]++
+		}
+		for g, n := range got {
+			if n != batches*batch {
+				t.Errorf("%d datagrams of writer %d arrived, want %d", n, g, batches*batch)
+			}
+		}
+		if n := a.Stats().DatagramsOut; n != goroutines*batches*batch {
+			t.Errorf("the socket counts %d datagrams, want those of all writers, %d", n, goroutines*batches*batch)
 		}
 	})
 }

@@ -67,9 +67,8 @@ func TestEveryFlag(t *testing.T) {
 		"edge": {
 			"help", "version", "nats-url", "nats-user", "nats-password", "nats-creds", "subject-prefix", "node", "start-timeout", "gossip-bind", "gossip-advertise", "gossip-join", "gossip-key-file",
 			"shards", "listen", "auth", "token-keys", "http", "log-level", "log-format", "log-addresses", "http-token", "redis", "forward-listen", "forward-advertise",
-			"websocket", "webtransport", "variant", "tls-cert", "tls-key",
-			"pprof",                                 // by extraArgs, because it exposes the process
-			"lludp", "lludp-region", "lludp-public", // by extraArgs: a viewer logs in at one edge, and needs the address of that edge
+			"websocket", "webtransport", "variant", "lludp", "lludp-region", "lludp-public", "tls-cert", "tls-key",
+			"pprof",                                         // by extraArgs, because it exposes the process
 			"nats-ca", "nats-cert", "nats-key", "nats-nkey", // by extraArgs and extraVolumes; authorities by trustedCA
 		},
 		"relay": {

@@ -8,6 +8,7 @@ import (
 // Values that mistakes with clients that do not speak UDP begin with.
 const (
 	webIngress = "edge.websocket.enabled=true,edge.websocket.ingress.enabled=true,edge.config.trustedProxies[0]=10.0.0.0/8"
+	viewers    = "edge.auth.mode=callout,edge.replicas=1,edge.websocket.enabled=true,edge.lludp.enabled=true"
 	webSecure  = "edge.websocket.enabled=true,edge.websocket.tls=true,edge.tls.secret=a"
 )
 
@@ -72,6 +73,14 @@ func TestRefused(t *testing.T) {
 		"another port of a node":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.service.type=NodePort", []string{"edge.webtransport.port=3480 needs edge.webtransport.nodePort=3480"}},
 		"WebTransport on gossip":   {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=7946", []string{"edge.webtransport.port is taken by gossip.port"}},
 		"Variants on DNP":          {"edge.auth.mode=callout,edge.variant.enabled=true,edge.variant.port=3413", []string{"taken by edge.variant.port"}},
+		"viewers without a login":  {"edge.auth.mode=callout,edge.replicas=1,edge.lludp.enabled=true,edge.lludp.public=192.0.2.1:9000", []string{"edge.lludp.enabled=true needs edge.websocket.enabled=true"}},
+		"viewers of two edges":     {viewers + ",edge.lludp.public=192.0.2.1:9000,edge.replicas=2", []string{"edge.lludp.enabled=true needs edge.replicas=1", "or edge.hostNetwork=true"}},
+		"viewers of scaled edges":  {viewers + ",edge.lludp.public=192.0.2.1:9000,edge.autoscaling.enabled=true", []string{"edge.lludp.enabled=true needs edge.replicas=1"}},
+		"viewers told a pod":       {viewers, []string{"edge.lludp.enabled=true needs edge.lludp.public"}},
+		"viewers told one of two":  {viewers + ",edge.replicas=2,edge.hostNetwork=true,edge.service.type=None,global.nodeNetworks[0]=10.0.0.0/16,edge.lludp.public=192.0.2.1:9000", []string{"edge.lludp.public is refused with several edges"}},
+		"viewers told a name":      {viewers + ",edge.lludp.public=example.com:9000", []string{"lludp", "public"}},
+		"viewers on DNP":           {viewers + ",edge.lludp.public=192.0.2.1:9000,edge.lludp.port=3413", []string{"taken by edge.lludp.port"}},
+		"open by viewers":          {"edge.websocket.enabled=true,edge.replicas=1,edge.lludp.enabled=true,edge.lludp.public=192.0.2.1:9000,edge.lludp.service.type=NodePort", []string{"edge.auth.mode=open is refused with edge.lludp.service.type=NodePort"}},
 		"open by Variants":         {"edge.variant.enabled=true,edge.variant.service.type=NodePort", []string{"edge.auth.mode=open is refused with edge.variant.service.type=NodePort"}},
 		"WebTransport on DNP":      {webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.port=3413", []string{"taken by edge.webtransport.port"}},
 		"WebSocket on health":      {"edge.websocket.enabled=true,edge.websocket.port=8414", []string{"edge.websocket.port=8414 is taken by edge.adminPort"}},
@@ -108,6 +117,8 @@ func TestAllowed(t *testing.T) {
 		webIngress + ",edge.auth.allowOpenOnPublicService=true",
 		webIngress + ",edge.auth.mode=callout,edge.websocket.ingress.hosts[0]=*.example.com,edge.config.websocketOrigins[0]=*",
 		"edge.websocket.enabled=true,edge.websocket.service.type=None",
+		viewers + ",edge.replicas=3,edge.hostNetwork=true,edge.service.type=None,global.nodeNetworks[0]=10.0.0.0/16",
+		viewers + ",edge.hostNetwork=true,edge.service.type=None,global.nodeNetworks[0]=10.0.0.0/16,edge.lludp.public=192.0.2.1:9000",
 		"edge.auth.mode=callout,edge.webtransport.enabled=true,edge.tls.secret=a",
 		webSecure + ",edge.auth.mode=callout,edge.webtransport.enabled=true,edge.webtransport.service.type=NodePort,edge.webtransport.port=30480,edge.webtransport.nodePort=30480",
 		"redis.nodeSelector.disk=fast,redis.tolerations[0].operator=Exists",

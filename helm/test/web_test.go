@@ -259,3 +259,58 @@ func TestVariant(t *testing.T) {
 		t.Error("there is a service without such clients")
 	}
 }
+
+// TestViewers requires what viewers of Second Life need: the listener with the address that they are told, its port, service and network
+// policy, and a way to the login.
+func TestViewers(t *testing.T) {
+	all := mustRender(t, "-f", chart+"/ci/viewers-values.yaml")
+	c := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec.Template.Spec.Containers[0]
+	for _, arg := range []string{"--websocket=:3480", "--lludp=:9000", "--lludp-region=The Lobby", "--lludp-public=203.0.113.7:9001"} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("an edge lacks the argument %s: %q", arg, c.Args)
+		}
+	}
+	if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool {
+		return p.Name == "lludp" && p.ContainerPort == 9000 && p.Protocol == core.ProtocolUDP
+	}) {
+		t.Errorf("an edge has the ports %+v", c.Ports)
+	}
+	s := find[core.Service](t, all, "r1-dnprelay-edge-lludp").Spec
+	if s.Type != core.ServiceTypeLoadBalancer || len(s.Ports) != 1 || s.Ports[0].Port != 9001 || s.Ports[0].TargetPort.StrVal != "lludp" || s.Ports[0].Protocol != core.ProtocolUDP {
+		t.Errorf("the service is %+v", s)
+	}
+	if s.ExternalTrafficPolicy != core.ServiceExternalTrafficPolicyLocal {
+		t.Errorf("the policy of the service is %q: an edge has to see the address of a viewer, which must be that of its login", s.ExternalTrafficPolicy)
+	}
+	open := false
+	for _, rule := range find[networking.NetworkPolicy](t, all, "r1-dnprelay-edge").Spec.Ingress {
+		for _, p := range rule.Ports {
+			open = open || p.Port.IntValue() == 9000 && *p.Protocol == core.ProtocolUDP
+		}
+	}
+	if !open {
+		t.Error("the network policy does not let viewers in")
+	}
+	if text := notesOf(t, []string{"-f", chart + "/ci/viewers-values.yaml"}, `"dnprelay.webNotes" .`)[0]; !strings.Contains(text, "/lludp/login") || !strings.Contains(text, "203.0.113.7:9001") {
+		t.Errorf("the notes do not tell where viewers log in:\n%s", text)
+	}
+	plain := mustRender(t)
+	if plain.has("Service", "r1-dnprelay-edge-lludp") || slices.ContainsFunc(plain.pod(t, "r1-dnprelay-edge").spec.Containers[0].Args, func(arg string) bool { return strings.HasPrefix(arg, "--lludp") }) {
+		t.Error("there is a listener or a service for viewers that are not wanted")
+	}
+}
+
+// TestViewersLogin requires that an Ingress and a route lead viewers to their login, and nobody where there are no viewers.
+func TestViewersLogin(t *testing.T) {
+	const on = "edge.replicas=1,edge.lludp.enabled=true,edge.lludp.public=203.0.113.7:9000"
+	in := find[networking.Ingress](t, mustRender(t, "-f", chart+"/ci/web-ingress-values.yaml", "--set", on), webName)
+	for _, r := range in.Spec.Rules {
+		if p := r.HTTP.Paths; len(p) != 2 || p[0].Path != "/dnp" || p[1].Path != "/lludp" || p[1].Backend.Service.Name != webName {
+			t.Errorf("the rule for %q is %+v", r.Host, p)
+		}
+	}
+	route := find[gateway.HTTPRoute](t, mustRender(t, "-f", chart+"/ci/web-gateway-values.yaml", "--set", on), webName)
+	if m := route.Spec.Rules[0].Matches; len(m) != 2 || *m[0].Path.Value != "/dnp" || *m[1].Path.Value != "/lludp" {
+		t.Errorf("the route has the paths %+v", m)
+	}
+}

@@ -43,6 +43,13 @@ type DevCommand struct {
 	config.Logging  `group:"Health, metrics and logs"`
 }
 
+// Problems lists what is wrong with the files of the flags, and with the environment.
+func (c *DevCommand) Problems() (list config.Problems) {
+	clientProblems(&list, &c.Edge, &c.Web)
+	processProblems(&list, &c.Admin)
+	return list
+}
+
 // A dev is everything that relay dev runs.
 type dev struct {
 	node
@@ -96,7 +103,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		return err
 	}
 	d.relay, err = relay.New(relay.Config{ // alone, it holds every shard and stores nothing
-		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Eye: c.EveryEye(), Log: d.log,
+		Node: d.name, Bus: relayBus, Subjects: d.subjects, Shards: d.shards, Tick: c.Tick, Spaces: c.Spaces, Eye: c.EveryEye(), Log: d.log,
 		Epoch: uint64(time.Now().UnixMilli()), Telemetry: d.tel,
 	})
 	if err != nil {
@@ -137,7 +144,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		h := edgeHealth(d.edge, edgeBus, d.logs)
 		h.Ready = h.Ready && d.relay.Ready()
 		return h
-	}, nil)
+	}, nil, d.relay)
 }
 
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS

@@ -45,7 +45,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 			return nil, err
 		}
 	}
-	err = openStore(ctx, timeout, log, func(ctx context.Context) (err error) {
+	err = openStore(ctx, timeout, "--session-replicas", log, func(ctx context.Context) (err error) {
 		if d.log, err = openSessionLog(ctx, c, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Log: log}, agreed); err == nil {
 			d.from, err = natsfrom.Open(ctx, natsfrom.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log})
 		}

@@ -44,6 +44,14 @@ func (c *EdgeCommand) Problems() (list config.Problems) {
 	if c.LLUDP.LLUDP != "" && c.WebSocket == "" && c.Auth != "open" {
 		list.Add("--lludp", "needs --websocket, where viewers log in")
 	}
+	for _, f := range []struct{ flag, value string }{{"--forward-listen", c.ForwardListen}, {"--forward-advertise", c.ForwardAdvertise}} {
+		if f.value != "" && (c.SessionDurability != "log" || len(c.GossipJoin) == 0 || c.GossipKeyFile == "") {
+			list.Add(f.flag, "needs --session-durability log, --gossip-join and --gossip-key-file, without which edges do not forward")
+		}
+	}
+	clusterProblems(&list, &c.Cluster)
+	clientProblems(&list, &c.Edge, &c.Web)
+	processProblems(&list, &c.Admin)
 	return list
 }
 
@@ -87,7 +95,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	if n.forward != nil {
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
-	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain); err != nil {
+	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
 		return err
 	}
 	if c.Auth == "open" {

@@ -41,7 +41,7 @@ func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gos
 		log.Info("datagrams of clients that other edges serve are not forwarded: forwarding needs --gossip-join and --gossip-key-file")
 		return nil, nil
 	}
-	listen, err := forwardAddress(c.ForwardListen)
+	listen, err := forwardAddress(c.Address())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gos
 		Handle: func(_ time.Time, list []forward.Delivery) { w.edge.Forwarded(list) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--forward-listen %s: %w", c.ForwardListen, err)
+		return nil, fmt.Errorf("--forward-listen %s: %w", c.Address(), err)
 	}
 	if w.at, err = advertisedAt(c.ForwardAdvertise, w.Addr(), members.Addr()); err == nil {
 		err = tellAddresses(members, w, nil)

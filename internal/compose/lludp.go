@@ -3,8 +3,10 @@ package compose
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 
+	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/lludp"
 )
 
@@ -14,8 +16,8 @@ func (w *webListeners) openLLUDP() error {
 	if f.LLUDP == "" {
 		return nil
 	}
-	socket, err := w.listenAdapter("--lludp", f.LLUDP, devLLUDP)
-	if socket == nil {
+	socket, ok, err := listenAdapter(w, "--lludp", f.LLUDP, devLLUDP, listenLLUDP)
+	if !ok {
 		return err
 	}
 	proxies, _ := w.flags.Proxies() // checked with the flags
@@ -25,6 +27,14 @@ func (w *webListeners) openLLUDP() error {
 	})
 	w.log.Info("listening", "lludp", w.lludp.Addr())
 	return nil
+}
+
+func listenLLUDP(address string) (*udp.Socket, error) {
+	addr, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return nil, err
+	}
+	return lludp.Listen(addr.AddrPort())
 }
 
 // routes returns what the WebSocket listener serves for viewers.

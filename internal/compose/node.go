@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
+	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/dnprelay/dnprelay/subject"
@@ -24,20 +25,21 @@ import (
 
 // A node is what relays and edges have in common.
 type node struct {
-	name      string
-	shards    int
-	subjects  subject.Names
-	inbox     string            // begins the subjects on which the node gets answers
-	peerInbox string            // begins those on which an edge gets the answers of edges; empty for relays
-	bus       *natsbus.Bus      // the first of buses
-	buses     []*natsbus.Bus    // all connections to NATS
-	embedded  *natsembed.Server // nil if NATS runs elsewhere
-	gossip    *gossip.Gossip    // nil without --gossip-join
-	tel       *telemetry.Telemetry
-	admin     *telemetry.Server
-	misrouted atomic.Bool // publishes do not reach relays, as far as watchMapping knows
-	silent    atomic.Bool // NATS does not answer, as far as pulse knows
-	log       *slog.Logger
+	name        string
+	shards      int
+	subjects    subject.Names
+	inbox       string            // begins the subjects on which the node gets answers
+	peerInbox   string            // begins those on which an edge gets the answers of edges; empty for relays
+	bus         *natsbus.Bus      // the first of buses
+	buses       []*natsbus.Bus    // all connections to NATS
+	embedded    *natsembed.Server // nil if NATS runs elsewhere
+	gossip      *gossip.Gossip    // nil without --gossip-join
+	tel         *telemetry.Telemetry
+	admin       *telemetry.Server
+	misrouted   atomic.Bool // publishes do not reach relays, as far as watchMapping knows
+	silent      atomic.Bool // NATS does not answer, as far as pulse knows
+	silenceTold bool        // and the log says so; belongs to the goroutine that follows pulse
+	log         *slog.Logger
 
 	leaving chan struct{} // closed when the node begins to end, for whatever reason
 	step    atomic.Value  // string: what the node does to end
@@ -128,14 +130,18 @@ func (n *node) join(c *config.Gossip, role cluster.Role) (err error) {
 	return err
 }
 
-// listen opens the port for health and metrics.
-func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func() telemetry.Drain) (err error) {
+// listen opens the port for health and metrics, and for the spaces of a relay, if relay is not nil.
+func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func() telemetry.Drain, relay *relay.Relay) (err error) {
+	var pages map[string]func(context.Context) (any, error)
+	if relay != nil {
+		pages = map[string]func(context.Context) (any, error){"spaces": func(ctx context.Context) (any, error) { return relay.Loads(ctx) }}
+	}
 	metrics = append(metrics, BusMetrics(n.buses...)...)
 	if n.gossip != nil {
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
 	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain,
+		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain, Pages: pages,
 		Health: func() telemetry.Health {
 			h := health()
 			if n.silent.Load() && !slices.Contains(h.Missing, "nats") {
@@ -183,17 +189,19 @@ func Security(c *config.NATS) natsbus.Security {
 }
 
 // openStore calls open until it succeeds, while JetStream is not available. timeout is how
-// long it may take; 0 is without limit. ErrDeployment ends the attempts: the streams
-// contradict this node, and waiting does not help.
-func openStore(ctx context.Context, timeout time.Duration, log *slog.Logger, open func(context.Context) error) error {
+// long it may take; 0 is without limit. ErrDeployment and ErrReplicas end the attempts: the streams
+// contradict the flags, and waiting does not help. replicas is the flag with the number of their copies.
+func openStore(ctx context.Context, timeout time.Duration, replicas string, log *slog.Logger, open func(context.Context) error) error {
 	start := time.Now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := open(attempt)
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, jetstream.ErrDeployment) || ctx.Err() != nil:
+		case err == nil || ctx.Err() != nil:
 			return err
+		case errors.Is(err, jetstream.ErrDeployment) || errors.Is(err, jetstream.ErrReplicas):
+			return storeProblem(err, replicas)
 		case timeout > 0 && time.Since(start) >= timeout:
 			return fmt.Errorf("gave up after %v: %w", timeout, err)
 		}
@@ -233,10 +241,10 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		}),
 		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
 			func() float64 { return float64(len(buses)) }),
-		of.InOut("messages", "{message}", "Messages of the bus.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
-		of.InOut("io", "By", "Bytes of the bodies of bus messages.",
+		of.InOut("messages", "{message}", "Messages that this node received from NATS, and published there.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
+		of.InOut("io", "By", "Bytes of the bodies of messages that this node received from NATS, and published there.",
 			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
-		of.CounterBy("drops", "{message}", "Messages that were dropped, by reason; slow = received, but not handled in time.",
+		of.CounterBy("drops", "{message}", "Messages of the bus that were dropped, by reason; slow = received, but not handled in time.",
 			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
 				observe("disconnected", s.DroppedDisconnected)
 				observe("busy", s.DroppedBusy)
@@ -244,9 +252,9 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 				observe("other", s.DroppedOther)
 				observe("slow", s.Missed)
 			}),
-		of.Counter("slow.consumers", "{event}", "Times that messages began to arrive faster than the node handled them.",
+		of.Counter("slow.consumers", "{event}", "Times that messages from NATS began to arrive faster than this node handled them.",
 			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
-		of.Counter("reconnects", "{connection}", "Times that a lost connection was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
+		of.Counter("reconnects", "{connection}", "Times that a lost connection to NATS was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
 		of.Counter("moves", "{connection}", "Times that this node left a NATS server over which it heard no relay.", func(s *natsbus.Stats) uint64 { return s.Moves }),
 		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
 			func(s *natsbus.Stats) uint64 { return s.Errors }),
@@ -294,11 +302,11 @@ func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
 		}),
 		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
 			func(s *gossip.Stats) float64 { return float64(s.Health) }),
-		of.Counter("suspicions", "{probe}", "Members that did not answer a probe of this node.",
+		of.Counter("suspicions", "{probe}", "Times that a member of the cluster did not answer a probe of this node.",
 			func(s *gossip.Stats) uint64 { return s.Suspicions }),
 		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
 			func(s *gossip.Stats) uint64 { return s.Refutations }),
-		of.Counter("undecipherable", "{message}", "Messages and connections with an unknown key.",
+		of.Counter("undecipherable", "{message}", "Gossip messages and connections with an unknown key.",
 			func(s *gossip.Stats) uint64 { return s.Undecipherable }),
 	}
 }

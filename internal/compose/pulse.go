@@ -2,8 +2,11 @@ package compose
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 )
 
 // A relay asks NATS for an answer every pulseInterval and waits pulseWait for it. A relay
@@ -60,9 +63,22 @@ func (n *node) followPulse(ctx context.Context, alive <-chan bool) {
 		case <-ctx.Done():
 			return
 		case is := <-alive:
-			n.silent.Store(!is)
-			n.log.Warn("reachability of NATS changed", "reached", is)
+			n.noteAlive(is)
 		}
+	}
+}
+
+// noteAlive notes whether NATS answers. It logs a silence for which no lost connection is the reason, because the
+// loss of one is logged, and the end of such a silence.
+func (n *node) noteAlive(is bool) {
+	connected := !slices.ContainsFunc(n.buses, func(b *natsbus.Bus) bool { return !b.Connected() })
+	switch was := n.silent.Swap(!is); {
+	case !is && connected:
+		n.silenceTold = true
+		n.log.Warn("NATS does not answer, although this node is connected to it")
+	case is && was && n.silenceTold:
+		n.silenceTold = false
+		n.log.Info("NATS answers again")
 	}
 }
 

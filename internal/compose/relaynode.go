@@ -35,6 +35,13 @@ type RelayCommand struct {
 	config.Logging   `group:"Health, metrics and logs"`
 }
 
+// Problems lists what is wrong with the files of the flags, and with the environment.
+func (c *RelayCommand) Problems() (list config.Problems) {
+	clusterProblems(&list, &c.Cluster)
+	processProblems(&list, &c.Admin)
+	return list
+}
+
 // A relayNode is a relay of a cluster with everything that it needs.
 type relayNode struct {
 	node
@@ -63,7 +70,7 @@ func (c *RelayCommand) serve(ctx context.Context, n *relayNode, log *slog.Logger
 		return err
 	}
 	metrics := append(n.relay.Metrics(), leaseMetrics(n.leases)...)
-	if err := n.listen(&c.Admin, metrics, n.health, nil); err != nil {
+	if err := n.listen(&c.Admin, metrics, n.health, nil, n.relay); err != nil {
 		return err
 	}
 	return n.run(ctx)
@@ -108,7 +115,7 @@ func (n *relayNode) highestEpoch() uint64 {
 func (n *relayNode) open(ctx context.Context) error {
 	c := n.flags
 	n.store = n.buses[1]
-	err := openStore(ctx, c.StartTimeout, n.log, func(ctx context.Context) (err error) {
+	err := openStore(ctx, c.StartTimeout, "--replicas", n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.store.Conn(), Subjects: n.subjects, Node: n.name, Shards: n.shards, Streams: c.StoreStreams,
 			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format},
@@ -120,7 +127,7 @@ func (n *relayNode) open(ctx context.Context) error {
 		return err
 	}
 	n.relay, err = relay.New(relay.Config{
-		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick, Eye: c.EveryEye(),
+		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick, Spaces: c.Spaces, Eye: c.EveryEye(),
 		Wildcard: c.Ingress == "wildcard", Leases: n.leases, DurableRate: c.DurableRate,
 		DrainTimeout: c.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})
@@ -221,8 +228,7 @@ func (n *relayNode) follow(ctx context.Context) {
 		case <-wait.C:
 			joined = true
 		case reached = <-alive:
-			n.silent.Store(!reached)
-			n.log.Warn("reachability of NATS changed; without NATS this relay gets no shards", "reached", reached)
+			n.noteAlive(reached)
 		}
 	}
 }

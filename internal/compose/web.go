@@ -186,17 +186,17 @@ const (
 )
 
 // listenAdapter opens the port of an adapter. If another program has the port that relay dev would take by itself, relay dev goes on
-// without the adapter, and the socket is nil.
-func (w *webListeners) listenAdapter(flag, address, dev string) (*net.UDPConn, error) {
-	socket, err := listenBuffered(address)
+// without the adapter, and there is no socket.
+func listenAdapter[S any](w *webListeners, flag, address, dev string, listen func(address string) (S, error)) (socket S, ok bool, err error) {
+	socket, err = listen(address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && w.flags.Dev && address == dev:
 		w.log.Warn("port in use; "+flag+" takes another one", "address", address)
-		return nil, nil
+		return socket, false, nil
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return socket, false, fmt.Errorf("%s: %w", flag, err)
 	}
-	return socket, nil
+	return socket, true, nil
 }
 
 // openVariants opens the port for Variants by UDP.
@@ -204,8 +204,8 @@ func (w *webListeners) openVariants() error {
 	if w.flags.Variant == "" {
 		return nil
 	}
-	socket, err := w.listenAdapter("--variant", w.flags.Variant, devVariant)
-	if socket == nil {
+	socket, ok, err := listenAdapter(w, "--variant", w.flags.Variant, devVariant, listenBuffered)
+	if !ok {
 		return err
 	}
 	if w.variantUDP, err = w.variant.ListenUDP(socket, admission(w.flags.Edge)); err != nil {
@@ -228,7 +228,7 @@ func (w *webListeners) metrics() (all []telemetry.Metric) {
 
 // info tells clients what there is.
 func (w *webListeners) info() carrier.Info {
-	i := carrier.Info{Protocols: []string{carrier.Protocol}, WebSocket: &carrier.WebSocketInfo{Path: carrier.Path}}
+	i := carrier.Info{Protocols: []string{carrier.Protocol}}
 	if w.webtransport != nil {
 		i.WebTransport = &carrier.WebTransportInfo{Port: port(w.webtransport.Addr()), Path: carrier.Path, CertificateHashes: w.hashes}
 	}

@@ -34,7 +34,7 @@ func (l Logging) Logger(w io.Writer) *slog.Logger {
 // it sets the default address, as `set:"http=127.0.0.1:8413"`.
 type Admin struct {
 	HTTP      string `name:"http" env:"DNP_HTTP" default:"${http}" placeholder:"ADDRESS:PORT" help:"Address to serve /livez, /readyz and /metrics on; empty = do not serve them (default ${http})."`
-	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" want:"file" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug/pprof must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
+	HTTPToken string `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" want:"file" help:"File with a token of at least 22 bytes. Requests that change something and requests for /debug must carry it as Authorization: Bearer; empty = such requests are served only from this machine."`
 	Pprof     bool   `help:"Serve /debug/pprof on --http. It exposes the process's memory and call stacks, so keep it off public addresses."`
 }
 
@@ -129,8 +129,9 @@ type Sharding struct {
 
 // Relay are the flags of every relay.
 type Relay struct {
-	Tick time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
-	Eye  string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
+	Tick   time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
+	Spaces int           `default:"10000" want:"1..1000000" help:"Most spaces of this relay, which its workers share evenly. A new space takes the place of one that was empty and unused for 10 minutes; without such a one, the relay answers publishes to it with busy."`
+	Eye    string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
 }
 
 // EveryEye returns what --eye says.
@@ -208,7 +209,7 @@ func (e *Edge) Problems() (list Problems) {
 	switch {
 	case e.Auth == "token" && e.TokenKeys == "":
 		list.Add("--auth", "token needs --token-keys")
-	case e.Auth != "token" && e.TokenKeys != "":
+	case (e.Auth == "open" || e.Auth == "callout") && e.TokenKeys != "":
 		list.Add("--token-keys", "needs --auth token")
 	}
 	return list
@@ -274,13 +275,16 @@ func redisProblem(urls []string) string {
 
 // Forward are the flags about datagrams of clients that other edges serve.
 type Forward struct {
-	ForwardListen    string `default:":7947" placeholder:"[ADDRESS]:PORT" help:"UDP address that receives datagrams of clients from other edges; without an address = all, IPv4 and IPv6; port 0 = any free port. Edges forward only with --session-durability log, --gossip-join and --gossip-key-file."`
+	ForwardListen    string `placeholder:"[ADDRESS]:PORT" help:"UDP address that receives datagrams of clients from other edges (default :7947); without an address = all, IPv4 and IPv6; port 0 = any free port. It needs --session-durability log, --gossip-join and --gossip-key-file, without which edges do not forward."`
 	ForwardAdvertise string `placeholder:"ADDRESS[:PORT]" help:"Address at which the other edges reach --forward-listen (default: its own, or else that of gossip)."`
 }
 
+// Address returns ForwardListen, or the default.
+func (f *Forward) Address() string { return cmp.Or(f.ForwardListen, ":7947") }
+
 // Problems lists what is wrong with f.
 func (f *Forward) Problems() (list Problems) {
-	list.bind("--forward-listen", f.ForwardListen)
+	list.bind("--forward-listen", f.Address())
 	list.advertise("--forward-advertise", f.ForwardAdvertise)
 	return list
 }

@@ -70,18 +70,19 @@ func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 		}
 		return nil, s.problems, nil
 	}
+	unparsed := slices.Clone(s.problems)
 	for _, line := range settingProblems(ctx) {
-		if flag, _, _ := strings.Cut(line, ": "); !s.noted(flag) {
+		if flag, _, _ := strings.Cut(line, ": "); !unparsed.has(flag) {
 			s.problems = append(s.problems, line)
 		}
 	}
 	return ctx, s.problems, nil
 }
 
-// noted reports whether the value of flag cannot be parsed, so that a second problem about
-// it would only confuse.
-func (s *parser) noted(flag string) bool {
-	return slices.ContainsFunc(s.problems, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
+// has reports whether there is a problem of a flag. Where a value cannot be parsed, a second problem would only
+// confuse.
+func (p Problems) has(flag string) bool {
+	return slices.ContainsFunc(p, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
 }
 
 // helpCommand returns the command line that prints help about the command in args.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -124,12 +125,33 @@ func (p *Problems) readable(flag, file string) {
 	if file == "" {
 		return
 	}
+	if err := openable(file); err != nil {
+		p.Add(flag, "%v", err)
+	}
+}
+
+// openable returns why a file cannot be opened. It reads nothing, because what a pipe has can be read once.
+func openable(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
-		p.Add(flag, "%v", err)
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return cmp.Or(err, fmt.Errorf("%s is a folder", file))
+	}
+	return nil
+}
+
+// Content adds what check finds in the file of a flag. A flag without a file has no problem, and a file that
+// cannot be opened is another one.
+func (p *Problems) Content(flag, file string, check func(file string) error) {
+	if file == "" || openable(file) != nil {
 		return
 	}
-	f.Close()
+	if err := check(file); err != nil {
+		p.Add(flag, "%v", err)
+	}
 }
 
 // DefaultNode returns the name of a node that was given none: POD_NAME, in which the chart

@@ -81,6 +81,9 @@ func (p Program) configure(args []string) (command Runner, misspelt []string, co
 	case errors.Is(err, errHelp):
 		return nil, nil, ExitOK
 	case len(problems) > 0:
+		for _, line := range parser.misspelt(os.Environ()) { // it may be why something is missing
+			fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, line)
+		}
 		p.printProblems(problems, parser.helpCommand(p.Name))
 		return nil, nil, ExitUsage
 	}

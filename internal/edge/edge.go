@@ -207,6 +207,10 @@ func (e *Edge) Run(ctx context.Context) error {
 		e.logins.Watch(working)
 		return nil
 	})
+	running.Go(func() error {
+		e.report(working)
+		return nil
+	})
 	sweeping := e.sweep(working)
 	<-working.Done()
 	var undone error
@@ -229,16 +233,45 @@ func (e *Edge) Run(ctx context.Context) error {
 // busChanged has every replica ask whether it missed something while the bus was away.
 func (e *Edge) busChanged(connected bool) {
 	if !connected {
-		e.cfg.Log.Warn("bus lost; serving clients from the replicas")
+		if e.connection.Lost() {
+			e.cfg.Log.Warn(e.lossWarning(), "node", e.cfg.Node)
+		}
 		return
 	}
+	e.connection.Restored(time.Now())
 	if e.reached.CompareAndSwap(false, true) {
 		e.cfg.Log.Info("bus reached", "node", e.cfg.Node)
 		return
 	}
-	e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
 	for _, w := range e.workers {
 		w.post(0, func(w *Worker, now time.Time) { w.spaces.Reconnected(now) })
+	}
+}
+
+// lossWarning says what the loss of the bus means.
+func (e *Edge) lossWarning() string {
+	if e.cfg.Durable == nil {
+		return "bus lost; serving clients from the replicas"
+	}
+	return "bus lost; serving clients from the replicas. What clients say is not acknowledged, and new clients are not admitted"
+}
+
+// reportInterval is how often an edge looks whether the bus is back.
+const reportInterval = time.Second
+
+// report logs when the bus is back, until ctx ends.
+func (e *Edge) report(ctx context.Context) {
+	tick := time.NewTicker(reportInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if e.connection.Back(time.Now()) {
+			e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
+		}
 	}
 }
 

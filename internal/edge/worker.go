@@ -54,6 +54,8 @@ type node struct {
 	hub       *carrier.Hub  // nil if all clients speak UDP
 	draining  atomic.Bool   // the edge hands its sessions over, and new ones begin elsewhere
 	silence   outage.Outage // of the session log
+
+	connection outage.Connection // to the bus
 }
 
 func (n *node) server(c forward.Client) (w *Worker, epoch uint64, ok bool) {

@@ -25,9 +25,14 @@ var ErrNoServer = errors.New("no NATS server has the tag")
 // ErrOffline says that a stream exists, and that no NATS server which has it is up.
 var ErrOffline = errors.New("the server of the stream is away")
 
+// ErrReplicas says that a stream has, or can have, fewer replicas than the configured number, so that waiting does
+// not help.
+var ErrReplicas = errors.New("too few replicas")
+
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
 // that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
-// server can take a stream that want places, and ErrOffline if no server is up that has it.
+// server can take a stream that want places, ErrReplicas if the server has no cluster, and ErrOffline if no server
+// is up that has it.
 func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -42,6 +47,9 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 		}
 		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeNoServer && c.Placement != nil {
 			err = fmt.Errorf("%w %s: %w", ErrNoServer, strings.Join(c.Placement.Tags, " and "), err)
+		}
+		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeAlone {
+			err = fmt.Errorf("%w: want %d, and the NATS server belongs to no cluster, so it makes 1", ErrReplicas, c.Replicas)
 		}
 	}
 	if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeOffline {
@@ -169,6 +177,15 @@ func (s *Shards) Check(g int, got natsjs.StreamConfig) error {
 		want.AllowRollup && !got.AllowRollup || want.AllowAtomicPublish && !got.AllowAtomicPublish || !got.AllowMsgTTL ||
 		got.AllowDirect != want.AllowDirect || !placedAs(got, want) {
 		return fmt.Errorf("%w: stream %s must have %s", ErrDeployment, got.Name, s.Features)
+	}
+	return nil
+}
+
+// CheckReplicas returns an error that wraps ErrReplicas if a stream has fewer replicas than want. An operator may
+// change those of a stream, and nodes do not.
+func CheckReplicas(got natsjs.StreamConfig, want int) error {
+	if has := max(got.Replicas, 1); has < want {
+		return fmt.Errorf("%w: stream %s has %d, want %d; nodes do not change a stream, but `nats stream edit %s --replicas %d` does", ErrReplicas, got.Name, has, want, got.Name, want)
 	}
 	return nil
 }

@@ -73,3 +73,16 @@ func TestRefusals(t *testing.T) {
 	m.Wrote(0, fence.OK)
 	missing(missingAfter, false, "the stream takes writes")
 }
+
+// TestCheckReplicas refuses streams with fewer copies than a node counts on, and no others.
+func TestCheckReplicas(t *testing.T) {
+	for _, c := range []struct {
+		has, want int
+		ok        bool
+	}{{0, 1, true}, {1, 1, true}, {3, 1, true}, {3, 3, true}, {0, 2, false}, {1, 3, false}} {
+		err := CheckReplicas(natsjs.StreamConfig{Name: "S", Replicas: c.has}, c.want)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrReplicas) {
+			t.Errorf("a stream with %d replicas, where %d are wanted: %v", c.has, c.want, err)
+		}
+	}
+}

@@ -90,6 +90,15 @@ func (c *Cluster) Restart(t testing.TB, i int) {
 	c.wait(t)
 }
 
+// RestartAll starts all servers again, none of which runs, and waits until they are a cluster.
+func (c *Cluster) RestartAll(t testing.TB) {
+	t.Helper()
+	for i := range c.servers {
+		c.launch(t, i)
+	}
+	c.wait(t)
+}
+
 // URL returns the addresses of all servers.
 func (a *addresses) URL() string {
 	var all []string

@@ -65,7 +65,8 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 		}
 		states += len(all)
 	}
-	w.relay.cfg.Log.Info("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
+	w.relay.shards.inherit(now, states)
+	w.relay.cfg.Log.Debug("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
 	w.serve(now, o)
 	if former.leaving {
 		w.handOver(now, o, former.to)

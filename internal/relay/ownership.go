@@ -114,7 +114,7 @@ func (w *Worker) serve(now time.Time, o *ownership) {
 	}
 	w.sendHead(now, o)
 	w.relay.cfg.Log.Debug("serving shard", "shard", o.shard, "epoch", o.epoch, "spaces", len(o.spaces))
-	w.ownedAt = now
+	w.relay.shards.serve(now, o.shard)
 }
 
 // subscribeShard brings the messages of a shard to its worker.
@@ -158,34 +158,9 @@ func (w *Worker) announce(now time.Time, sp *space) {
 	})
 }
 
-// ownedQuiet is how long the owned shards must stay the same before they are logged,
-// because shards come and go many at a time.
-const ownedQuiet = time.Second
-
-// logOwned logs which shards the worker serves, once that has come to rest. It returns
-// when to look again.
-func (w *Worker) logOwned(now time.Time) time.Time {
-	switch {
-	case w.ownedAt.IsZero() || w.relay.cfg.Leases == nil:
-		return now.Add(time.Hour)
-	case now.Before(w.ownedAt.Add(ownedQuiet)):
-		return w.ownedAt.Add(ownedQuiet)
-	}
-	w.ownedAt = time.Time{}
-	var shards []int
-	for _, o := range w.owned {
-		if o.serving {
-			shards = append(shards, o.shard)
-		}
-	}
-	slices.Sort(shards)
-	w.relay.cfg.Log.Info("serving shards", "node", w.relay.cfg.Node, "worker", w.index, "shards", shards, "spaces", len(w.spaces))
-	return now.Add(time.Hour)
-}
-
 // lose ends an ownership at once. A sender that waits for an answer asks the next holder.
 func (w *Worker) lose(now time.Time, o *ownership) {
-	w.ownedAt = now
+	w.relay.shards.stop(now, o.shard)
 	o.stopServing()
 	for _, sp := range o.spaces {
 		w.removeSpace(sp)
@@ -230,6 +205,7 @@ func (w *Worker) advanceLeaving(now time.Time, o *ownership) {
 	for _, sp := range o.spaces {
 		w.emit(now, sp)
 	}
+	w.relay.shards.stop(now, o.shard)
 	o.stopServing()
 	w.store(o, o.dirty())
 	w.relay.cfg.Leases.Release(o.shard, o.epoch, o.to)
@@ -308,7 +284,7 @@ func (w *Worker) logStore(now time.Time) {
 	switch {
 	case len(w.owned) == 0:
 	case slices.ContainsFunc(w.owned, func(o *ownership) bool { return !o.durable }):
-		if r.silence.Fails(now) {
+		if r.connection.Settled(now) && r.silence.Fails(now) { // the loss of the bus says it all
 			r.cfg.Log.Warn("the durable store does not answer; changes get lost if this relay ends before it answers", "node", r.cfg.Node)
 		}
 	case r.silence.Works(now):

@@ -115,7 +115,7 @@ func (w *Worker) placeAll(now time.Time) {
 		return
 	}
 	w.place.candidates = w.place.announced.Candidates(now, *roster, w.relay.cfg.Node)
-	w.logCandidates()
+	w.logCandidates(now)
 	ready := !w.relay.draining.Load() && w.place.candidates.Rank(0, w.relay.cfg.Node) != cluster.NoRank
 	if ready != w.place.ready { // the others should know before shards are handed over
 		w.place.ready = ready
@@ -182,9 +182,9 @@ func (w *Worker) placeAcquired(now time.Time, e cluster.LeaseEvent) {
 	w.placeShard(now, e.Shard)
 }
 
-// logCandidates logs which relays may be given shards, when that changes. The first worker does,
+// logCandidates notes for the log which relays may be given shards, when that changes. The first worker does,
 // for all.
-func (w *Worker) logCandidates() {
+func (w *Worker) logCandidates(now time.Time) {
 	if w.index != 0 {
 		return
 	}
@@ -192,6 +192,6 @@ func (w *Worker) logCandidates() {
 	slices.Sort(names)
 	if !slices.Equal(names, w.place.logged) {
 		w.place.logged = names
-		w.relay.cfg.Log.Info("relays that may be given shards", "relays", names)
+		w.relay.shards.candidates(now, names)
 	}
 }

@@ -133,8 +133,11 @@ type Relay struct {
 	roster   atomic.Pointer[cluster.Roster] // the latest one
 	draining atomic.Bool
 	silence  outage.Outage // of the durable store
+	shards   shardLog
 	heads    cover
-	look     inspector
+
+	connection outage.Connection // to the bus
+	look       inspector
 }
 
 // New returns a relay, or an error that names every problem of cfg.
@@ -189,6 +192,7 @@ func (r *Relay) watch(ctx context.Context) {
 				w.commands.Put(func(now time.Time) {
 					w.asked.Store(0)
 					w.logStore(now)
+					w.measure(now)
 				})
 			}
 		}
@@ -224,6 +228,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		running.Go(func() { w.loop(workers) })
 	}
 	running.Go(func() { r.watch(workers) })
+	running.Go(func() { r.report(workers) })
 	<-ctx.Done()
 	drained := true
 	if r.cfg.Leases != nil {
@@ -334,10 +339,12 @@ func (c *cover) note(now time.Time, shard int) {
 // busChanged asks about every space again, because events were missed.
 func (r *Relay) busChanged(connected bool) {
 	if !connected {
-		r.cfg.Log.Warn("bus lost; clients and publishers cannot reach this relay", "node", r.cfg.Node)
+		if r.connection.Lost() {
+			r.cfg.Log.Warn("bus lost; clients and publishers cannot reach this relay, which gets no shards and stores nothing", "node", r.cfg.Node)
+		}
 		return
 	}
-	r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
+	r.connection.Restored(time.Now())
 	for _, w := range r.workers {
 		w.commands.Put(w.askAll)
 	}
@@ -392,11 +399,10 @@ func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
 			w.placeAcquired(now, e)
 		})
 	case cluster.ShardLost:
-		level := slog.LevelWarn
-		if e.Reason == cluster.ReasonReleased {
-			level = slog.LevelDebug // one of many that are handed over
+		r.cfg.Log.Debug("shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
+		if e.Reason != cluster.ReasonReleased { // which is in order
+			r.shards.lose(time.Now(), e.Shard, e.Reason)
 		}
-		r.cfg.Log.Log(context.Background(), level, "shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
 		w.command(e.Shard, e.Epoch, func(now time.Time, o *ownership) { w.lost(now, o, e.Reason) })
 	case cluster.ShardSeen:
 		w.commands.Put(func(time.Time) { w.forgetFormer(e.Shard, e.Epoch) })

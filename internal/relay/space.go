@@ -40,6 +40,7 @@ type space struct {
 	repairs repairs
 	present presence
 	pending pending
+	meter   meter
 }
 
 // A reply is where an answer goes, and in which form.

@@ -57,7 +57,6 @@ type Worker struct {
 
 	refusedLine refusedLine
 
-	ownedAt   time.Time // when the owned shards changed; zero once that was logged
 	lastToken uint64
 	asked     atomic.Int64    // when watch asked for a turn that has not come, in Unix nanoseconds; 0 for never
 	drained   chan<- struct{} // closed when the worker owns no shard; nil if that is of no interest
@@ -159,7 +158,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		w.plan(sp)
 	}
 	next := w.advanceHeads(now)
-	for _, at := range [...]time.Time{w.advancePlacement(now), w.advanceDurable(now), w.advancePresence(now), w.logOwned(now)} {
+	for _, at := range [...]time.Time{w.advancePlacement(now), w.advanceDurable(now), w.advancePresence(now)} {
 		if at.Before(next) {
 			next = at
 		}

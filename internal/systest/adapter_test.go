@@ -36,11 +36,18 @@ func TestAdapter(t *testing.T) {
 	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
 		t.Fatal(err)
 	}
-	messages := make(chan string, 1)
+	messages, told := make(chan string, 1), make(chan string, 10)
 	home := netip.MustParseAddr("192.0.2.1")
 	join := func() (*client.Client, error) {
+		news := false // of the goroutine of the client
 		return adapter.Join(s.ctx, s.edge.Hub(), carrier.LLUDP, home, client.Config{
 			Message: func(_ *client.Client, m client.Message) { messages <- string(m.Data) },
+			Change:  func(*client.Client, *client.State, []int) { news = true },
+		}, func() {
+			if news {
+				told <- "changes"
+			}
+			news = false
 		})
 	}
 	c, err := join()
@@ -52,8 +59,13 @@ func TestAdapter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.publish(`{"op":"set","key":"lamp","values":{"level":8}}`)
+	receive(t, told, "the adapter is told that it has heard all changes of a batch")
+	if n := lamp.At(0).Int(); n != 8 {
+		t.Errorf("the lamp has %d, want what the game set, 8", n)
+	}
 	other := s.client(0, dnptest.Cpp())
-	s.sees(other, "L", u16(1))
+	s.sees(other, "L", u16(8))
 	if err := lamp.SetAt(0, 7); err != nil {
 		t.Fatal(err)
 	}

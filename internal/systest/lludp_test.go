@@ -3,6 +3,7 @@ package systest
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -35,10 +36,17 @@ type grid struct {
 
 func newGrid(t *testing.T, change func(*lludp.Config)) *grid {
 	t.Helper()
+	return newGridOf(t, func(*edge.Config) {}, change)
+}
+
+// newGridOf is newGrid with another configuration of the edge.
+func newGridOf(t *testing.T, changeEdge func(*edge.Config), change func(*lludp.Config)) *grid {
+	t.Helper()
 	s := newStackWith(t, func(_ *relay.Config, e *edge.Config) {
 		e.Carriers, e.ClientStates = &edge.Carriers{Secret: []byte("secret")}, fanout.ClientStatesSpace
+		changeEdge(e)
 	}, local(wire.Denetwork))
-	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	socket, err := lludp.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +69,17 @@ func newGrid(t *testing.T, change func(*lludp.Config)) *grid {
 // login logs a viewer in, and returns the members of the answer.
 func (g *grid) login(home string) map[string]string {
 	g.Helper()
-	body := `<methodCall><methodName>login_to_simulator</methodName><params><param><value><struct>` +
-		`<member><name>first</name><value>Ada</value></member><member><name>last</name><value>Byron</value></member>` +
-		`</struct></value></param></params></methodCall>`
+	return g.loginWith(home, "first", "Ada", "last", "Byron")
+}
+
+// loginWith is login with these members, names and values in turn.
+func (g *grid) loginWith(home string, list ...string) map[string]string {
+	g.Helper()
+	body := `<methodCall><methodName>login_to_simulator</methodName><params><param><value><struct>`
+	for i := 0; i < len(list); i += 2 {
+		body += "<member><name>" + list[i] + "</name><value>" + list[i+1] + "</value></member>"
+	}
+	body += `</struct></value></param></params></methodCall>`
 	r, err := http.NewRequestWithContext(g.ctx, http.MethodPost, g.web.URL+lludp.LoginPath, strings.NewReader(body))
 	if err != nil {
 		g.Fatal(err)
@@ -206,6 +222,62 @@ func TestViewers(t *testing.T) {
 	ada.Logout()
 	g.untilViewer(ada, "the edge confirms the end", func() bool { return ada.Left() && ada.Ended() })
 	g.untilViewer(bob, "and the other does not see it any more", func() bool { return len(bob.Objects()) == 1 })
+}
+
+// TestViewerCallout: with --auth callout, the game's service gets the names, the password as viewers send it, and the token, and says who
+// the client is and in which space. A viewer that it refuses gets no circuit.
+func TestViewerCallout(t *testing.T) {
+	t.Parallel()
+	g := newGridOf(t, withCallout, func(c *lludp.Config) { c.Auth = "callout" })
+	const secret = "$1$5f4dcc3b5aa765d61d8327deb882cf99" // MD5 of "password"
+	asked, from := make(chan string, 10), make(chan bus.Msg, 10)
+	if _, err := g.game.Subscribe(g.subjects.Auth(), func(m bus.Msg) {
+		var q struct{ Message []byte }
+		if err := json.Unmarshal(m.Data, &q); err != nil {
+			t.Error(err)
+		}
+		asked <- string(q.Message)
+		answer := `{"error":"who?"}`
+		if strings.Contains(string(q.Message), `"passwd":"`+secret+`"`) {
+			answer = `{"client":"account-7","space":"s"}`
+		}
+		if err := g.game.Publish(bus.Msg{Subject: m.Reply, Data: []byte(answer)}); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.game.Subscribe(g.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.game.Flush(patience); err != nil {
+		t.Fatal(err)
+	}
+	g.publish(cratePut)
+
+	refused := g.loginWith("", "first", "Ada", "last", "Byron", "passwd", "$1$0")
+	if refused["login"] != "false" || refused["reason"] != "key" || refused["circuit_code"] != "" {
+		t.Errorf("a viewer whose password the service refuses gets %v", refused)
+	}
+	const forged = `{"first":"Ada","last":"Byron","passwd":"$1$0","protocol":"lludp","token":""}`
+	if got := receive(t, asked, "the service is asked about a wrong password"); got != forged {
+		t.Errorf("the service is asked about %s, want %s", got, forged)
+	}
+	opening := g.opening(g.loginWith("", "first", "Ada", "last", "Byron", "passwd", secret, "token", "123456"))
+	const want = `{"first":"Ada","last":"Byron","passwd":"` + secret + `","protocol":"lludp","token":"123456"}`
+	if got := receive(t, asked, "the service is asked about the right password"); got != want {
+		t.Errorf("the service is asked about %s, want %s", got, want)
+	}
+	v, err := viewertest.Dial(g.ctx, g.server.Addr(), opening)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	g.untilViewer(v, "the viewer sees the space that the service named", func() bool { return len(v.Objects()) == 1 })
+	v.Say("hello")
+	if m := receive(t, from, "the game server hears the viewer"); m.Subject != g.subjects.From("s", "account-7") {
+		t.Errorf("the viewer speaks as %s, want as the client that the service named", m.Subject)
+	}
 }
 
 // TestViewerOfThisMachine opens a circuit without a login, which is possible on loopback if clients need none.

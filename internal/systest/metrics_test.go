@@ -179,12 +179,15 @@ func TestMetrics(t *testing.T) {
 // labelNames are all labels that a metric of ours may have. Each has a fixed, small number of
 // values; names of spaces, states and clients are not among them, because their number has no
 // bound.
-var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "copy", "server", "le"}
+var labelNames = []string{"direction", "reason", "outcome", "answer", "fate", "kind", "phase", "copy", "server", "rank", "le"}
 
 func checkLabels(t *testing.T, all map[string]*metric) {
 	for name, m := range all {
 		if !strings.HasPrefix(name, "dnp_") {
 			continue
+		}
+		if words := strings.Fields(m.help); len(words) < 4 || slices.Contains([]string{"Their", "Its", "Those", "These"}, words[0]) {
+			t.Errorf("%s: the help %q says nothing by itself", name, m.help)
 		}
 		for label, values := range m.labels {
 			if !slices.Contains(labelNames, label) {

@@ -471,16 +471,22 @@ func streamed(t *testing.T, nc *nats.Conn) int {
 // metric returns the value of a metric, named with its labels, at /metrics of an edge.
 func (r *rescue) metric(edge int, name string) float64 {
 	r.Helper()
-	for line := range strings.Lines(get(r.T, "http://"+r.webs[edge]+"/metrics")) {
+	return shown(r.T, r.webs[edge], name)
+}
+
+// shown returns the number that a node shows as a metric without labels.
+func shown(t *testing.T, web, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(get(t, "http://"+web+"/metrics")) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {
-				r.Fatal(err)
+				t.Fatal(err)
 			}
 			return v
 		}
 	}
-	r.Fatalf("edge %d does not show %s", edge+1, name)
+	t.Fatalf("the node at %s does not show %s", web, name)
 	return 0
 }
 

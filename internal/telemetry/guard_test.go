@@ -33,6 +33,7 @@ func TestGuard(t *testing.T) {
 		{"the token", "POST", "/drain", "192.0.2.1:5", file, "Bearer " + token, 200},
 		{"the inside of the process", "GET", "/debug/pprof/heap", "127.0.0.1:5", file, "", 401},
 		{"the inside of the process", "GET", "/debug/pprof/heap", "192.0.2.1:5", file, "Bearer " + token, 200},
+		{"names of spaces", "GET", "/debug/spaces", "192.0.2.1:5", "", "", 403},
 		{"a missing file", "POST", "/drain", "127.0.0.1:5", file + "x", "Bearer " + token, 401},
 		{"without a file, from here", "POST", "/drain", "127.0.0.1:5", "", "", 200},
 		{"without a file, from here", "DELETE", "/drain", "[::1]:5", "", "", 200},

@@ -44,11 +44,14 @@ type Config struct {
 	// drain.
 	Drain func() Drain
 
+	// Pages are JSON below /debug/, by name. They are called for each request, from any goroutine.
+	Pages map[string]func(ctx context.Context) (any, error)
+
 	// Pprof serves /debug/pprof.
 	Pprof bool
 
 	// TokenFile has the token that requests must carry if they change something or ask for
-	// /debug/pprof; see ReadToken. If it is empty, such requests must come from loopback.
+	// /debug; see ReadToken. If it is empty, such requests must come from loopback.
 	TokenFile string
 }
 
@@ -149,6 +152,9 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 	if cfg.Drain != nil {
 		mux.HandleFunc("POST /drain", serveDrain(cfg.Drain))
 	}
+	for name, page := range cfg.Pages {
+		mux.HandleFunc("GET /debug/"+name, servePage(page))
+	}
 	if cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -184,6 +190,23 @@ func serveReady(health func() Health) http.HandlerFunc {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_ = json.NewEncoder(w).Encode(h) // fails only if the client went away
+	}
+}
+
+// pageTimeout is how long the node may take to make a page.
+const pageTimeout = time.Second
+
+func servePage(page func(context.Context) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		content, err := page(ctx)
+		if err != nil {
+			http.Error(w, "the node does not answer in time", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(content) // fails only if the client went away
 	}
 }
 

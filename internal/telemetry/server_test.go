@@ -144,6 +144,19 @@ func TestMetricTwice(t *testing.T) {
 	}
 }
 
+func TestPages(t *testing.T) {
+	n := start(t, telemetry.Config{Pages: map[string]func(context.Context) (any, error){
+		"rooms": func(context.Context) (any, error) { return map[string]int{"hall": 3}, nil },
+		"slow": func(ctx context.Context) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}})
+	n.want("a page", "/debug/rooms", 200, `{"hall":3}`)
+	n.want("a node that does not answer", "/debug/slow", 503, "does not answer in time")
+	n.want("another page", "/debug/doors", 404)
+}
+
 func TestPprof(t *testing.T) {
 	n := start(t, telemetry.Config{Pprof: true})
 	n.want("pprof is on when wanted", "/debug/pprof/", 200, "goroutine")

@@ -298,3 +298,26 @@ func TestStreamIsMadeAgain(t *testing.T) {
 		t.Errorf("the stream counts as made again %d times", n)
 	}
 }
+
+// TestFailedIsTold follows messages that fail. The log has a line when they do for longer than an election takes,
+// although there is a connection.
+func TestFailedIsTold(t *testing.T) {
+	var c counters
+	for _, step := range []struct {
+		second          int
+		connected, told bool
+		why             string
+	}{
+		{-5, true, false, "a message fails just before the connection is lost"},
+		{0, false, false, "the loss of the connection is told already"},
+		{60, false, false, "for a minute"},
+		{61, true, false, "the connection is back, and the stream has no leader"},
+		{70, true, false, "it elects one"},
+		{71, true, true, "for ten seconds"},
+		{72, true, false, "which is told once"},
+	} {
+		if got := c.failed(time.Unix(1e9+int64(step.second), 0), step.connected); got != step.told {
+			t.Errorf("second %d: told is %v: %s", step.second, got, step.why)
+		}
+	}
+}

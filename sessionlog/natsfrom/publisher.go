@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
@@ -100,7 +101,8 @@ type Stats struct {
 type counters struct {
 	stored, duplicates, failures atomic.Uint64
 	waiting                      atomic.Int64
-	failing                      atomic.Bool // the log says so
+	failing                      atomic.Bool  // the log says so
+	since                        atomic.Int64 // when messages began to fail, in Unix nanoseconds; 0 if they do not
 }
 
 // Open makes the stream if it does not exist.
@@ -136,7 +138,7 @@ func (p *Publisher) Missing() []string { return p.maintainer.Missing() }
 func (p *Publisher) retryLater(f *Feed, reason string) {
 	p.counts.failures.Add(1)
 	p.maintainer.Wrote(0, fence.Unreachable)
-	if !p.counts.failing.Swap(true) {
+	if p.counts.failed(time.Now(), p.cfg.Conn.IsConnected()) {
 		p.cfg.Log.Warn("messages of clients do not reach the stream; trying again", "stream", StreamName, "error", reason)
 	}
 	time.AfterFunc(p.cfg.Pause, func() {
@@ -146,6 +148,20 @@ func (p *Publisher) retryLater(f *Feed, reason string) {
 	})
 }
 
+// tellAfter is how long messages must fail, although there is a connection, until that is a line in the log. The
+// loss of the connection is one already, and the election of a leader takes 4 to 9 s.
+const tellAfter = outage.End
+
+// failed notes that a message failed, and reports whether that is to be told.
+func (c *counters) failed(now time.Time, connected bool) bool {
+	if !connected {
+		c.since.Store(0)
+		return false
+	}
+	c.since.CompareAndSwap(0, now.UnixNano())
+	return now.UnixNano()-c.since.Load() >= int64(tellAfter) && !c.failing.Swap(true)
+}
+
 // confirmed counts a message that is stored.
 func (p *Publisher) confirmed(a jetstream.Ack) {
 	p.counts.stored.Add(1)
@@ -153,6 +169,7 @@ func (p *Publisher) confirmed(a jetstream.Ack) {
 	if a.Duplicate {
 		p.counts.duplicates.Add(1)
 	}
+	p.counts.since.Store(0)
 	if p.counts.failing.Load() && p.counts.failing.Swap(false) {
 		p.cfg.Log.Info("messages of clients reach the stream again", "stream", StreamName)
 	}

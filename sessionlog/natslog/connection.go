@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/nats-io/nats.go"
 )
 
@@ -51,13 +52,14 @@ type connection struct {
 	wake  chan struct{} // has one slot: home has changed, or the connection is closed
 
 	// The rest is owned by run.
-	current *nats.Conn // nil for none
-	leaving *nats.Conn // the one before, over which answers may come; nil for none
-	leaveAt time.Time
-	last    string            // name of the server to which it was connected last
-	names   map[string]string // of the servers at addresses, as they were last
-	away    bool              // the log says that the wanted server is away
-	awayAt  time.Time
+	current  *nats.Conn // nil for none
+	leaving  *nats.Conn // the one before, over which answers may come; nil for none
+	leaveAt  time.Time
+	last     string            // name of the server to which it was connected last
+	names    map[string]string // of the servers at addresses, as they were last
+	away     bool              // the log says that the wanted server is away
+	awayAt   time.Time
+	missedAt time.Time // when the wanted server was missed first, although other servers could be reached
 }
 
 // newConnection returns a connection like base, with the same servers and credentials.
@@ -126,13 +128,20 @@ func (c *connection) satisfied() bool {
 	return c.current != nil && (home == nil || *home == c.last)
 }
 
-// report logs when the wanted server goes away and comes back, at most once per awayReport.
+// report logs when the wanted server goes away and comes back, at most once per awayReport. While the node has no
+// connection to any server, and a moment before and after, it logs nothing: the loss of that connection is logged.
 func (c *connection) report(now time.Time) {
-	switch ok := c.satisfied(); {
+	ok := c.satisfied()
+	if ok {
+		c.missedAt = time.Time{}
+	} else if c.missedAt.IsZero() || !c.base.IsConnected() {
+		c.missedAt = now
+	}
+	switch {
 	case ok && c.away:
 		c.away = false
 		c.log.Info("reached the NATS server of a copy of the session log again", "copy", c.copy, "server", c.last)
-	case !ok && !c.away && c.home.Load() != nil && now.Sub(c.awayAt) >= awayReport:
+	case !ok && !c.away && c.home.Load() != nil && now.Sub(c.missedAt) >= outage.Steady && now.Sub(c.awayAt) >= awayReport:
 		c.away, c.awayAt = true, now
 		c.log.Warn("cannot reach the NATS server of a copy of the session log; trying again", "copy", c.copy, "server", *c.home.Load())
 	}

@@ -26,8 +26,8 @@ type Ended struct{ Reason carrier.Reason }
 func (e *Ended) Error() string { return fmt.Sprintf("the edge ended the connection: %s", e.Reason) }
 
 // Join makes a client for a peer whose real address is home. It returns when the edge has accepted the client, and logged it in
-// if cfg has a login. The error is an *Ended, or that of [client.Dial].
-func Join(ctx context.Context, hub *carrier.Hub, kind carrier.Kind, home netip.Addr, cfg client.Config) (*client.Client, error) {
+// if cfg has a login. The error is an *Ended, or that of [client.Dial]. told, if it is not nil, is [client.Pipe.Told].
+func Join(ctx context.Context, hub *carrier.Hub, kind carrier.Kind, home netip.Addr, cfg client.Config, told func()) (*client.Client, error) {
 	seat, reason, ok := hub.Reserve(kind, home, "")
 	if !ok {
 		return nil, &Ended{reason}
@@ -45,6 +45,7 @@ func Join(ctx context.Context, hub *carrier.Hub, kind carrier.Kind, home netip.A
 		},
 		func() { conn.End(carrier.Over) },
 	)
+	pipe.Told = told
 	conn = seat.Open(transport{pipe})
 	return client.DialPipe(ctx, pipe, cfg)
 }

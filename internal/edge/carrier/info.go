@@ -18,9 +18,10 @@ type Info struct {
 	WebTransport *WebTransportInfo `json:"webtransport,omitempty"`
 }
 
-// A WebSocketInfo tells where to open a WebSocket, at the port that the client talks to.
+// A WebSocketInfo tells where to open a WebSocket, at the port that the client talks to, and with which subprotocols.
 type WebSocketInfo struct {
-	Path string `json:"path"`
+	Path      string   `json:"path"`
+	Protocols []string `json:"protocols,omitempty"`
 }
 
 // A WebTransportInfo tells where to open a WebTransport session. CertificateHashes are SHA-256 hashes in hex of certificates that

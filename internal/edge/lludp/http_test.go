@@ -3,7 +3,6 @@ package lludp
 import (
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,7 +13,7 @@ import (
 // serve returns a Server without an edge, and its HTTP side.
 func serve(t *testing.T, auth string, addr string) (*Server, string) {
 	t.Helper()
-	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(addr)))
+	socket, err := Listen(netip.MustParseAddrPort(addr))
 	if err != nil {
 		t.Skipf("no socket for %s: %v", addr, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/lludp/viewer"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
@@ -31,7 +32,7 @@ func (s *Server) ignore(why ignored) { s.counts.ignored[why].Add(1) }
 type counters struct {
 	accepted, refused, unavailable, full, expired, malformed atomic.Uint64 // logins
 	ignored                                                  [numIgnored]atomic.Uint64
-	unsent, unset, unsaid                                    atomic.Uint64
+	unset, unsaid                                            atomic.Uint64
 }
 
 // Counts are counters of a Server.
@@ -107,6 +108,15 @@ func (s *Server) stats() (t totals) {
 	return t
 }
 
+// unsent returns how many datagrams the socket did not send.
+func (s *Server) unsent() (n uint64) {
+	drops := s.socket.Stats().Drops
+	for _, r := range []udp.DropReason{udp.DropTooLarge, udp.DropUnreachable, udp.DropFull, udp.DropOther} {
+		n += drops[r]
+	}
+	return n
+}
+
 func (s *Server) viewers() (circuits, waiting int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -136,8 +146,8 @@ func (s *Server) Metrics() []telemetry.Metric {
 				observe(ignored(i).String(), s.counts.ignored[i].Load())
 			}
 		}),
-		of.InOut("packets", "{packet}", "Packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
-		of.InOut("io", "By", "Bytes of packets of viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
+		of.InOut("packets", "{packet}", "Packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
+		of.InOut("io", "By", "Bytes of packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
 		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *totals, observe func(string, uint64)) {
 			observe("full", t.Objects)
 			observe("move", t.Moves)
@@ -146,14 +156,14 @@ func (s *Server) Metrics() []telemetry.Metric {
 		}),
 		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *totals) uint64 { return t.Asked }),
 		of.Counter("writes", "{value}", "Values that viewers set.", func(t *totals) uint64 { return t.Writes }),
-		of.Counter("said", "{message}", "Messages of viewers.", func(t *totals) uint64 { return t.Said }),
+		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", func(t *totals) uint64 { return t.Said }),
 		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *totals, observe func(string, uint64)) {
 			observe("packet", t.Circuits.Lost)
 			observe("message", t.GivenUp)
 		}),
 		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason", func(t *totals, observe func(string, uint64)) {
 			telemetry.Named[viewer.DropReason](observe, t.Drops[:])
-			observe("unsent", s.counts.unsent.Load())
+			observe("unsent", s.unsent())
 			observe("unset", s.counts.unset.Load())
 			observe("unsaid", s.counts.unsaid.Load())
 		}),

@@ -3,16 +3,17 @@ package lludp
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/udp"
 	dnp "github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge/adapter"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/lludp/viewer"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
@@ -23,25 +24,35 @@ type peer struct {
 	home    netip.Addr
 	first   string
 	last    string
-	expires time.Time // of the login, if no circuit opens
-	seed    string    // the secret of its capabilities; empty without HTTP login
+	seed    string // the secret of its capabilities; empty without HTTP login
 	client  *client.Client
-	wake    chan struct{} // holds one when run has something to do
+	wake    turn.Wake     // run has something to do
 	gone    chan struct{} // closed when run has ended
 	poll    poll
 
-	// mu guards the rest. The goroutines of the socket, of the client and of run meet here, each for one datagram or one change of a
-	// state, and none waits for anything meanwhile.
+	// The goroutine of the client owns these.
+	changes []change // that the core does not know yet
+	indices []int    // of the values in changes
+
+	// mu guards the rest. The goroutines of the socket, of the client and of run meet here, each for one datagram or one batch of
+	// changes, and none waits for anything meanwhile but a Writer, which others hold for one flush.
 	mu      sync.Mutex
 	core    *viewer.Viewer
 	addr    netip.AddrPort // invalid until the circuit opens
-	objects map[*client.State]*viewer.Object
-	armed   time.Time // when run wakes by itself; zero for never
+	expires time.Time      // of the login, if no circuit opens
+	timer   *time.Timer    // wakes run
+	armed   time.Time      // when it does; zero for never
+	writer  *udp.Writer    // that the core uses; nil if it sends nothing
 
 	// run owns these.
 	own     *client.State
 	refused bool // the edge takes no state of the viewer
-	buffer  [2 * wire.PacketMax]byte
+}
+
+// A change is the values of a state that changed: indices[first:last] of the peer.
+type change struct {
+	object      *viewer.Object
+	first, last int
 }
 
 // A state is a State of the client as a Viewer reads it.
@@ -49,10 +60,7 @@ type state struct{ *client.State }
 
 // Floats implements viewer.State.
 func (s state) Floats(i int) (f [4]float64) {
-	v := s.At(i)
-	for k := range min(v.Len(), len(f)) {
-		f[k] = v.Component(k)
-	}
+	s.AppendFloats(f[:0], i)
 	return f
 }
 
@@ -65,9 +73,9 @@ func (s state) Type(i int) dnp.ValueType { return s.State.Type(i) }
 // newPeer returns a peer without a client.
 func (s *Server) newPeer(o wire.Opening, home netip.Addr, first, last string) *peer {
 	return &peer{
-		server: s, opening: o, home: home, first: first, last: last, wake: make(chan struct{}, 1), gone: make(chan struct{}),
-		core:    viewer.New(viewer.Config{Region: s.cfg.Region, Opening: o, First: first, Last: last}),
-		objects: map[*client.State]*viewer.Object{},
+		server: s, opening: o, home: home, first: first, last: last, wake: turn.NewWake(), gone: make(chan struct{}),
+		core:  viewer.New(viewer.Config{Region: s.cfg.Region, Opening: o, First: first, Last: last}),
+		timer: time.NewTimer(0),
 	}
 }
 
@@ -77,51 +85,88 @@ func (p *peer) join(ctx context.Context, credentials client.Config) (err error) 
 	cfg.Link, cfg.Unlink, cfg.Change = p.linked, p.unlinked, p.changed
 	cfg.Message = func(_ *client.Client, m client.Message) { p.do(func() { p.core.Say(m.Data) }) }
 	cfg.End = func(_ *client.Client, err error) { p.ended(err) }
-	p.client, err = adapter.Join(ctx, p.server.cfg.Hub, carrier.LLUDP, p.home, cfg)
+	p.client, err = adapter.Join(ctx, p.server.cfg.Hub, carrier.LLUDP, p.home, cfg, p.told)
 	return err
 }
 
-// do changes the core, and wakes run if it has to do something sooner than it thinks.
+// do changes the core.
 func (p *peer) do(change func()) {
 	p.mu.Lock()
 	change()
-	next, ok := p.core.NextTimeout()
-	sooner := ok && (p.armed.IsZero() || next.Before(p.armed))
+	p.settle()
+}
+
+// settle ends a use of the core, for which mu is held: it sets the timer, releases mu, sends what the core wrote, and wakes run if that
+// has to do something.
+func (p *peer) settle() {
+	busy := p.core.Over() || p.core.Called()
+	p.arm()
+	w := p.writer
+	p.writer = nil
 	p.mu.Unlock()
-	if sooner {
-		p.rouse()
+	if w != nil {
+		p.server.transmit(w)
+	}
+	if busy {
+		p.wake.Wake()
 	}
 }
 
-func (p *peer) rouse() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+// arm sets the timer. mu is held.
+func (p *peer) arm() {
+	next, ok := p.core.NextTimeout()
+	if !p.addr.IsValid() {
+		next, ok = p.expires, true
+	}
+	switch {
+	case !ok:
+		p.armed = time.Time{}
+		p.timer.Stop()
+	case !next.Equal(p.armed):
+		p.armed = next
+		p.timer.Reset(max(0, time.Until(next)))
 	}
 }
 
 func (p *peer) linked(_ *client.Client, s *client.State) {
-	if s.Own() {
-		return
+	if !s.Own() {
+		p.do(func() { s.Data = p.core.Link(state{s}) })
 	}
-	p.do(func() { p.objects[s] = p.core.Link(state{s}) })
 }
 
 func (p *peer) unlinked(_ *client.Client, s *client.State) {
-	p.do(func() {
-		if o := p.objects[s]; o != nil {
-			p.core.Unlink(o)
-			delete(p.objects, s)
-		}
-	})
+	if o, ok := s.Data.(*viewer.Object); ok {
+		p.do(func() { p.core.Unlink(o) })
+	}
 }
 
+// changed keeps a change until the client has told all of them.
 func (p *peer) changed(_ *client.Client, s *client.State, indices []int) {
-	p.do(func() {
-		if o := p.objects[s]; o != nil {
-			p.core.Changed(o, indices)
+	if o, ok := s.Data.(*viewer.Object); ok {
+		first := len(p.indices)
+		p.indices = append(p.indices, indices...)
+		p.changes = append(p.changes, change{o, first, len(p.indices)})
+	}
+}
+
+// told has the core know and send what changed. Doing it once for all datagrams that came together is what makes a change cheap; and
+// the goroutine of the client does it, because a wake-up of run costs more than the packets do.
+func (p *peer) told() {
+	if len(p.changes) == 0 {
+		return
+	}
+	p.mu.Lock()
+	for _, c := range p.changes {
+		p.core.Changed(c.object, p.indices[c.first:c.last])
+	}
+	clear(p.changes)
+	p.changes, p.indices = p.changes[:0], p.indices[:0]
+	if next, ok := p.core.NextTimeout(); ok {
+		if now := time.Now(); !now.Before(next) {
+			p.core.Advance(now, p)
 		}
-	})
+	}
+	p.settle()
 }
 
 // ended is told why the client ended.
@@ -134,79 +179,45 @@ func (p *peer) ended(err error) {
 	p.kick(why)
 }
 
-func (p *peer) kick(why string) {
-	p.mu.Lock()
-	p.core.Kick(time.Now(), why, p)
-	p.mu.Unlock()
-	p.rouse()
-}
+func (p *peer) kick(why string) { p.do(func() { p.core.Kick(time.Now(), why, p) }) }
 
 // cut ends the circuit without a word.
-func (p *peer) cut() {
-	p.mu.Lock()
-	p.core.Cut()
-	p.mu.Unlock()
-	p.rouse()
-}
+func (p *peer) cut() { p.do(p.core.Cut) }
 
 // receive takes a datagram of the viewer. The goroutine of the socket calls it.
-func (p *peer) receive(datagram []byte) {
-	p.mu.Lock()
-	p.core.Receive(time.Now(), datagram, p)
-	p.mu.Unlock()
-	p.rouse() // for calls, and because of the new deadline
-}
+func (p *peer) receive(datagram []byte) { p.do(func() { p.core.Receive(time.Now(), datagram, p) }) }
 
 // Datagram implements lludp.Sender. mu is held.
 func (p *peer) Datagram(size int) []byte {
-	if size > len(p.buffer) {
-		return make([]byte, 0, size)
+	if p.writer == nil {
+		p.writer = <-p.server.writers
 	}
-	return p.buffer[:0]
+	return p.writer.Datagram(size)
 }
 
-// Send implements lludp.Sender. mu is held; the socket is one that does not block for long, and drops instead.
-func (p *peer) Send(b []byte) {
-	if _, err := p.server.socket.WriteToUDPAddrPort(b, p.addr); err != nil && !errors.Is(err, net.ErrClosed) {
-		p.server.counts.unsent.Add(1)
-	}
-}
+// Send implements lludp.Sender. mu is held.
+func (p *peer) Send(b []byte) { p.writer.Send(p.addr, b) }
 
 // run serves the viewer until it is gone.
 func (p *peer) run() {
 	defer close(p.gone)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	defer p.timer.Stop()
+	for over := false; !over; {
 		p.mu.Lock()
 		now := time.Now()
 		p.core.Advance(now, p)
-		calls, over, opened := p.core.Calls(), p.core.Over(), p.addr.IsValid()
-		next, ok := p.core.NextTimeout()
-		if !opened {
-			next, ok = p.expires, true
-		}
-		p.armed = time.Time{}
-		if ok {
-			p.armed = next
-		}
-		p.mu.Unlock()
+		calls, opened := p.core.Calls(), p.addr.IsValid()
+		expired := !opened && !now.Before(p.expires)
+		over = p.core.Over()
+		p.settle()
 		for _, c := range calls {
 			p.call(c)
 		}
-		if !opened && !now.Before(p.expires) && p.server.expire(p) {
-			over = true
-		}
-		if over {
+		if over = over || expired && p.server.expire(p); over {
 			break
 		}
-		wait := time.Hour
-		if ok {
-			wait = max(0, time.Until(next))
-		}
-		timer.Reset(wait)
 		select {
-		case <-timer.C:
+		case <-p.timer.C:
 		case <-p.wake:
 		}
 	}

@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
@@ -21,7 +23,7 @@ import (
 // Config is what a Server is made of.
 type Config struct {
 	Hub    *carrier.Hub
-	Socket *net.UDPConn // which the Server owns
+	Socket *udp.Socket // which the Server owns
 	Region string
 
 	// Auth is how clients identify themselves: open, token or callout.
@@ -45,10 +47,11 @@ type Config struct {
 // A Server is a listener for viewers.
 type Server struct {
 	cfg     Config
-	socket  *net.UDPConn
+	socket  *udp.Socket
 	addr    netip.AddrPort
 	counts  counters
-	scratch wire.Scratch // of the goroutine of the socket
+	scratch wire.Scratch     // of the goroutine of the socket
+	writers chan *udp.Writer // those that no viewer uses
 	serving sync.WaitGroup
 	ctx     context.Context // ends with the Server; of logins by UDP
 	cancel  context.CancelFunc
@@ -69,17 +72,24 @@ const joiningMax = 32
 // joinTimeout bounds a login. It is less than an answer by HTTP may take.
 const joinTimeout = 8 * time.Second
 
+// Listen opens the socket of a Server.
+func Listen(addr netip.AddrPort) (*udp.Socket, error) {
+	return udp.Open(udp.Config{Addr: addr, DatagramMax: wire.ReceiveMax + 1}) // a circuit counts what is longer
+}
+
 // New returns a Server for a socket.
 func New(cfg Config) *Server {
-	addr, err := netip.ParseAddrPort(cfg.Socket.LocalAddr().String())
-	if err != nil {
-		panic("lludp: an address of a socket: " + err.Error())
-	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{
-		cfg: cfg, socket: cfg.Socket, addr: addr, ctx: ctx, cancel: cancel,
+	s := &Server{
+		cfg: cfg, socket: cfg.Socket, addr: cfg.Socket.LocalAddr(), ctx: ctx, cancel: cancel,
 		peers: map[netip.AddrPort]*peer{}, logins: newLogins(), joining: map[netip.AddrPort]bool{}, seeds: newSeeds(),
 	}
+	// A Writer has 140 KB, so viewers share as many as there are goroutines that run.
+	s.writers = make(chan *udp.Writer, runtime.GOMAXPROCS(0))
+	for range cap(s.writers) {
+		s.writers <- s.socket.NewWriter()
+	}
+	return s
 }
 
 // Addr returns the address that is served.
@@ -134,16 +144,28 @@ func (s *Server) close() {
 	_ = s.socket.Close() // read returns
 }
 
+// batchMax is how many datagrams are read at once.
+const batchMax = 64
+
 // read hands datagrams to viewers until the socket closes.
 func (s *Server) read() error {
-	var buffer [wire.ReceiveMax + 1]byte
+	batch := make([]udp.Datagram, batchMax)
 	for {
-		n, from, err := s.socket.ReadFromUDPAddrPort(buffer[:])
-		if err != nil {
+		n, err := s.socket.ReadBatch(batch)
+		if err != nil && !errors.Is(err, udp.ErrWoken) {
 			return err
 		}
-		s.received(netip.AddrPortFrom(from.Addr().Unmap().WithZone(""), from.Port()), buffer[:n])
+		for _, d := range batch[:n] {
+			s.received(d.From, d.Data)
+		}
 	}
+}
+
+// transmit sends what a viewer has put into a Writer, which is free then. What does not leave is lost, as on any network; the socket
+// counts it.
+func (s *Server) transmit(w *udp.Writer) {
+	_ = w.Flush() // it fails when the socket is closed
+	s.writers <- w
 }
 
 // received takes one datagram. Nobody but viewers that have logged in gets an answer.
@@ -216,8 +238,8 @@ func (s *Server) open(from netip.AddrPort, o wire.Opening, datagram []byte) {
 func (p *peer) begin(from netip.AddrPort, datagram []byte) {
 	p.mu.Lock()
 	p.addr = from
-	p.mu.Unlock()
-	p.receive(datagram)
+	p.core.Receive(time.Now(), datagram, p)
+	p.settle()
 	p.server.cfg.Log.Debug("viewer opened its circuit", "name", p.first+" "+p.last)
 }
 
@@ -247,7 +269,9 @@ func (s *Server) joinDirectly(from netip.AddrPort, o wire.Opening, datagram []by
 
 // serve starts the goroutine of a viewer.
 func (s *Server) serve(p *peer) {
+	p.mu.Lock()
 	p.expires = time.Now().Add(cmp.Or(s.cfg.LoginLife, loginLife))
+	p.mu.Unlock()
 	s.serving.Go(p.run)
 }
 

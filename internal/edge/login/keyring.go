@@ -29,17 +29,29 @@ type keyring struct {
 
 // load reads the file for the first time.
 func (k *keyring) load() error {
-	text, err := readKeyFile(k.file)
+	text, keys, err := readKeys(k.file)
 	if err != nil {
 		return fmt.Errorf("token keys: %w", err)
-	}
-	keys, err := auth.ParseKeys(text)
-	if err != nil {
-		return fmt.Errorf("token keys: file %s %w", k.file, err)
 	}
 	k.text = text
 	k.keys.Store(keys)
 	return nil
+}
+
+// CheckKeyFile returns why a file has no keys that verify tokens. Its error contains nothing of the file.
+func CheckKeyFile(file string) error {
+	_, _, err := readKeys(file)
+	return err
+}
+
+func readKeys(file string) (text []byte, keys *auth.Keys, err error) {
+	if text, err = readKeyFile(file); err != nil {
+		return nil, nil, err
+	}
+	if keys, err = auth.ParseKeys(text); err != nil {
+		return nil, nil, fmt.Errorf("file %s %w", file, err)
+	}
+	return text, keys, nil
 }
 
 // check replaces the keys if the file has changed. Sessions that began with a key that the

@@ -65,7 +65,7 @@ func (p *peer) join(h protocol.Hello) {
 		End: func(c *client.Client, err error) {
 			p.event(c, func(time.Time) { p.core.End(p.adapter.reason(err), "") })
 		},
-	})
+	}, nil)
 	if err != nil {
 		p.end(p.adapter.reason(err))
 		return

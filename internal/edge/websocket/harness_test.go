@@ -39,9 +39,7 @@ func start(t testing.TB, limit func(*carrier.Config), configure func(*websocket.
 	s := &server{Edge: carriertest.New(t, limit), t: t, listener: newListener(), from: "192.0.2.1:5000"}
 	cfg := websocket.Config{
 		Hub: s.Hub, Socket: s.listener, Log: discard,
-		Info: func() carrier.Info {
-			return carrier.Info{Protocols: []string{carrier.Protocol}, WebSocket: &carrier.WebSocketInfo{Path: carrier.Path}}
-		},
+		Info: func() carrier.Info { return carrier.Info{Protocols: []string{carrier.Protocol}} },
 	}
 	if configure != nil {
 		configure(&cfg)

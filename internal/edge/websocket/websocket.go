@@ -51,7 +51,7 @@ type Config struct {
 	Origins carrier.Origins
 	Proxies carrier.Proxies
 
-	// Info returns what is told at carrier.InfoPath.
+	// Info returns what is told at carrier.InfoPath, besides what this listener knows about itself.
 	Info func() carrier.Info
 
 	// Adapters serve clients that offer another subprotocol.
@@ -126,7 +126,17 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	info := s.cfg.Info()
+	info.WebSocket = &carrier.WebSocketInfo{Path: carrier.Path, Protocols: s.protocols()}
 	_, _ = w.Write(info.JSON()) // the client is gone
+}
+
+// protocols returns the subprotocols that clients may offer.
+func (s *Server) protocols() []string {
+	list := []string{carrier.Protocol}
+	for _, a := range s.cfg.Adapters {
+		list = append(list, a.Protocols()...)
+	}
+	return list
 }
 
 // resumePrefix stands before the token of an earlier connection in the list of subprotocols: browsers let a page

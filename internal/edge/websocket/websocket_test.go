@@ -308,9 +308,20 @@ func TestNoWebSocket(t *testing.T) {
 	})
 }
 
+// speaks is an Adapter with these subprotocols that no client comes to.
+type speaks []string
+
+func (s speaks) Protocols() []string                         { return s }
+func (s speaks) Enter(netip.Addr) (carrier.Reason, bool)     { return carrier.NotReady, false }
+func (s speaks) Leave(netip.Addr)                            {}
+func (s speaks) Serve(string, netip.Addr, *websocket.Socket) {}
+
+// TestInfo: pages of allowed origins may read what there is, with the subprotocols of adapters.
 func TestInfo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := start(t, nil, func(c *websocket.Config) { c.Origins = carrier.Origins{"https://game.example"} })
+		s := start(t, nil, func(c *websocket.Config) {
+			c.Origins, c.Adapters = carrier.Origins{"https://game.example"}, []websocket.Adapter{speaks{"other.v1", "other.v2"}}
+		})
 		for origin, allow := range map[string]string{
 			"": "", "https://game.example": "https://game.example", "http://localhost:5173": "http://localhost:5173", "https://evil.example": "",
 		} {
@@ -325,7 +336,7 @@ func TestInfo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const want = `{"protocols":["dnp.v1"],"websocket":{"path":"/dnp"}}`
+			const want = `{"protocols":["dnp.v1"],"websocket":{"path":"/dnp","protocols":["dnp.v1","other.v1","other.v2"]}}`
 			if text := body(t, response); response.StatusCode != http.StatusOK || text != want {
 				t.Errorf("the answer is %d %s, want %s", response.StatusCode, text, want)
 			}

@@ -1,5 +1,6 @@
 // The program viewers measures what a viewer of Second Life costs an edge: it runs relay dev, moves states, and compares the CPU time of
-// the process without a client, with one by DNP, and with a viewer besides.
+// the process without a client, with one by DNP, and with a viewer besides. With --first, there is no client by DNP, so that the edge
+// follows the space for the viewer alone.
 //
 //	go -C testbed run ./cmd/viewers --bin ../bin
 package main
@@ -32,6 +33,7 @@ func main() {
 	flag.IntVar(&b.states, "states", 2000, "states of the space")
 	flag.IntVar(&b.hz, "hz", 10, "changes of each state per second")
 	flag.DurationVar(&b.window, "window", 30*time.Second, "how long to measure, each time")
+	flag.BoolVar(&b.first, "first", false, "the viewer is the only client")
 	flag.StringVar(&b.http, "http", "", "address of the relay for profiles, such as 127.0.0.1:8499")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -46,6 +48,7 @@ type bench struct {
 	bin, http  string
 	states, hz int
 	window     time.Duration
+	first      bool
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -75,14 +78,16 @@ func (b *bench) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.Dial(ctx, "udp://"+dnp.String(), client.Config{})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	idle, err := b.measure(ctx, relay.PID())
-	if err != nil {
-		return err
+	idle := empty
+	if !b.first {
+		c, err := client.Dial(ctx, "udp://"+dnp.String(), client.Config{})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if idle, err = b.measure(ctx, relay.PID()); err != nil {
+			return err
+		}
 	}
 	v, err := viewertest.Dial(ctx, lludp, wire.Opening{Code: 1})
 	if err != nil {
@@ -103,7 +108,12 @@ func (b *bench) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after := moves(ctx, v)
+	b.report(empty, idle, busy, before, moves(ctx, v))
+	return nil
+}
+
+// report prints the CPU times, and how often objects moved between two counts.
+func (b *bench) report(empty, idle, busy time.Duration, before, after []int) {
 	least, sum := after[0], 0
 	for id, n := range after {
 		after[id] = n - before[id]
@@ -111,11 +121,13 @@ func (b *bench) run(ctx context.Context) error {
 		least = min(least, after[id])
 	}
 	seconds := b.window.Seconds()
-	fmt.Printf("%d states at %d Hz: in %.0f s the process takes %.2f s of CPU with no client, %.2f s with a client by DNP, and %.2f s with a viewer besides, which so costs %.2f s\n",
-		b.states, b.hz, seconds, empty.Seconds(), idle.Seconds(), busy.Seconds(), (busy - idle).Seconds())
+	fmt.Printf("%d states at %d Hz: in %.0f s the process takes %.2f s of CPU with no client, ", b.states, b.hz, seconds, empty.Seconds())
+	if !b.first {
+		fmt.Printf("%.2f s with a client by DNP, ", idle.Seconds())
+	}
+	fmt.Printf("and %.2f s with a viewer besides, which so costs %.2f s\n", busy.Seconds(), (busy - idle).Seconds())
 	fmt.Printf("the viewer got %.0f moves per second, %.1f of each object, and %.1f of the one with the fewest\n",
 		float64(sum)/seconds, float64(sum)/seconds/float64(b.states), float64(least)/seconds)
-	return nil
 }
 
 // moves returns how often each object has moved.

@@ -16,6 +16,15 @@
 {{- if .variant.enabled }}
 - --variant=:{{ .variant.port }}
 {{- end }}
+{{- if .lludp.enabled }}
+- --lludp=:{{ .lludp.port }}
+{{- with .lludp.region }}
+- {{ printf "--lludp-region=%s" . | quote }}
+{{- end }}
+{{- with .lludp.public }}
+- --lludp-public={{ . }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if include "dnprelay.edgeTLS" . }}
 - --tls-cert=/etc/dnprelay/tls/tls.crt
@@ -69,6 +78,19 @@
 {{- if and .webtransport.enabled (eq $type "NodePort") (ne (int .webtransport.port) (int .webtransport.nodePort)) }}
 {{- fail (printf "edge.webtransport.port=%d needs edge.webtransport.nodePort=%d with a service of type NodePort: clients learn from the edge to which port to connect, and it knows its own only." (int .webtransport.port) (int .webtransport.port)) }}
 {{- end }}
+{{- if .lludp.enabled }}
+{{- if not .websocket.enabled }}{{ fail "edge.lludp.enabled=true needs edge.websocket.enabled=true: viewers log in there." }}{{ end }}
+{{- $several := or .autoscaling.enabled (gt (int .replicas) 1) }}
+{{- if and $several (not .hostNetwork) }}
+{{- fail "edge.lludp.enabled=true needs edge.replicas=1 without edge.autoscaling, or edge.hostNetwork=true: a viewer has to reach the edge that took its login, which a service before several edges does not know." }}
+{{- end }}
+{{- if and (not .hostNetwork) (not .lludp.public) }}
+{{- fail "edge.lludp.enabled=true needs edge.lludp.public: the IPv4 address and port of its service (203.0.113.7:9000), which viewers are told. An edge knows the address of its pod only." }}
+{{- end }}
+{{- if and $several .lludp.public }}
+{{- fail "edge.lludp.public is refused with several edges: it would lead the viewers of all to one of them." }}
+{{- end }}
+{{- end }}
 {{- if and .websocket.enabled (has (int .websocket.port) (list (int .adminPort) (int $.Values.gossip.port))) }}
 {{- fail (printf "edge.websocket.port=%d is taken by %s." (int .websocket.port) (eq (int .websocket.port) (int .adminPort) | ternary "edge.adminPort" "gossip.port")) }}
 {{- end }}
@@ -82,6 +104,7 @@
 {{- if .websocket.enabled }}{{ $_ := set $all "edge.websocket.service" .websocket.service }}{{ end }}
 {{- if and .webtransport.enabled (not .webtransport.onWebSocketService) }}{{ $_ := set $all "edge.webtransport.service" .webtransport.service }}{{ end }}
 {{- if .variant.enabled }}{{ $_ := set $all "edge.variant.service" .variant.service }}{{ end }}
+{{- if .lludp.enabled }}{{ $_ := set $all "edge.lludp.service" .lludp.service }}{{ end }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}
@@ -130,6 +153,9 @@ Browsers:
 {{- if .hostNetwork }}{{ $of = "the nodes" }}
 {{- else if and (not .webtransport.onWebSocketService) (eq .webtransport.service.type "None") }}{{ $of = "the pods" }}{{ end }}
   WebTransport: UDP port {{ .webtransport.port }} of {{ $of }}. Browsers look for it at the host of their WebSocket: both need one address.
+{{- end }}
+{{- if .lludp.enabled }}
+  Viewers of Second Life log in at the address of the WebSockets, path /lludp/login instead of /dnp, and are told {{ default (printf "UDP port %d of the node" (int .lludp.port)) .lludp.public }}.
 {{- end }}
 {{- if and .websocket.enabled (not .websocket.tls) (has .websocket.service.type (list "LoadBalancer" "NodePort")) }}
 

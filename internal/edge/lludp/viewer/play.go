@@ -55,6 +55,9 @@ func (v *Viewer) Calls() []Call {
 	return list
 }
 
+// Called reports whether there are calls.
+func (v *Viewer) Called() bool { return len(v.calls) > 0 }
+
 // own is the state of the viewer itself.
 type own struct {
 	told bool

@@ -28,7 +28,8 @@ type Object struct {
 	state              State
 	id                 uint32
 	full               wire.UUID
-	position, rotation int // indices of values; -1 is none
+	position, rotation int  // indices of values; -1 is none
+	player             bool // it is on the map
 	gone               bool
 	queued             uint8 // in which lists it is
 
@@ -184,6 +185,7 @@ func (s *scene) add(state State) *Object {
 	s.last++
 	o := &Object{state: state, id: s.last, full: objectUUID(state.Key()), version: 1, textAt: 1}
 	o.position, o.rotation = roles(state)
+	o.player = o.placed() && isPlayer(state.Key())
 	o.moved, o.turns = true, true
 	s.objects[o.id] = o
 	if len(s.all) >= 64 && len(s.all) >= 2*len(s.objects) {

@@ -230,7 +230,7 @@ const (
 )
 
 func (t *town) linked(o *Object) {
-	if o.placed() && isPlayer(o.state.Key()) {
+	if o.player {
 		t.players, t.left = append(t.players, o), townTimes
 	}
 }
@@ -242,7 +242,7 @@ func (t *town) unlinked(o *Object) {
 }
 
 func (t *town) changed(o *Object) {
-	if isPlayer(o.state.Key()) {
+	if o.player {
 		t.left = townTimes
 	}
 }

@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// Times of the log lines about shards. Shards come and go many at a time, and after an outage of the store in as many
+// steps as it has streams, each of which elects a leader.
+const (
+	shardsQuiet   = time.Second     // for which nothing must change before a line
+	shardsQuieter = 5 * time.Second // after the store was silent, once shards are back
+	shardsAwait   = time.Minute     // for the first shard after the store was silent
+	tellInterval  = 250 * time.Millisecond
+)
+
+// A shardLog sums up what happens to the shards of a relay, so that an outage is a few lines and not one for each
+// shard. It has a mutex, because every worker and the goroutine of lease events note what happens.
+type shardLog struct {
+	mu      sync.Mutex
+	changed time.Time              // when something happened last; zero once all was told
+	serving map[int]bool           // the shards that the relay serves
+	lost    map[int]cluster.Reason // and lost since the last line
+	silent  bool                   // some of them because the store was silent
+	again   int                    // shards that it holds again, with its own states
+	states  int                    // the number of those
+	relays  []string               // that may be given shards
+	told    []string               // those of the last line
+	owned   bool                   // the shards that it serves changed since the last line
+}
+
+func (l *shardLog) note(now time.Time, change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.serving == nil {
+		l.serving, l.lost = make(map[int]bool), make(map[int]cluster.Reason)
+	}
+	l.changed = now
+	change()
+}
+
+// serve notes that the relay serves a shard.
+func (l *shardLog) serve(now time.Time, shard int) {
+	l.note(now, func() { l.serving[shard], l.owned = true, true })
+}
+
+// stop notes that it does not any longer.
+func (l *shardLog) stop(now time.Time, shard int) {
+	l.note(now, func() {
+		if l.serving[shard] {
+			delete(l.serving, shard)
+			l.owned = true
+		}
+	})
+}
+
+// lose notes that the relay lost a shard for a reason.
+func (l *shardLog) lose(now time.Time, shard int, reason cluster.Reason) {
+	l.note(now, func() {
+		l.lost[shard] = reason
+		l.silent = l.silent || reason == cluster.ReasonSilence
+	})
+}
+
+// inherit notes that the relay holds a shard again, with so many states that it has.
+func (l *shardLog) inherit(now time.Time, states int) {
+	l.note(now, func() { l.again++; l.states += states })
+}
+
+// candidates notes which relays may be given shards.
+func (l *shardLog) candidates(now time.Time, names []string) {
+	l.note(now, func() { l.relays = names })
+}
+
+// tell logs what has happened, once that has come to rest. connected reports whether the bus is there: without it,
+// the shards and the other relays are not the last word.
+func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	quiet := now.Sub(l.changed)
+	if l.changed.IsZero() || quiet < shardsQuiet {
+		return
+	}
+	for reason, shards := range l.takeLost() {
+		log.Warn("shards lost", "count", len(shards), "reason", reason, "shards", ranges(shards))
+	}
+	if !connected || l.silent && (quiet < shardsQuieter || len(l.serving) == 0 && quiet < shardsAwait) {
+		return
+	}
+	l.changed, l.silent = time.Time{}, false
+	if !slices.Equal(l.relays, l.told) {
+		l.told = l.relays
+		log.Info("relays that may be given shards", "relays", l.relays)
+	}
+	if l.owned {
+		l.owned = false
+		args := []any{"count", len(l.serving), "shards", ranges(slices.Collect(maps.Keys(l.serving)))}
+		if l.again > 0 {
+			args = append(args, "held_again", l.again, "states_kept", l.states)
+		}
+		log.Info("serving shards", args...)
+	}
+	l.again, l.states = 0, 0
+}
+
+// takeLost returns the shards that were lost since the last line, by reason.
+func (l *shardLog) takeLost() map[cluster.Reason][]int {
+	lost := make(map[cluster.Reason][]int)
+	for shard, reason := range l.lost {
+		lost[reason] = append(lost[reason], shard)
+	}
+	clear(l.lost)
+	return lost
+}
+
+// ranges returns numbers as text, in order and with neighbours joined, such as 0-3 7 9-12.
+func ranges(numbers []int) string {
+	slices.SortFunc(numbers, cmp.Compare)
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprint(&b, numbers[i])
+		if end > i {
+			fmt.Fprintf(&b, "-%d", numbers[end])
+		}
+		i = end + 1
+	}
+	return b.String()
+}
+
+// report logs what happens to the shards and the bus, until ctx ends.
+func (r *Relay) report(ctx context.Context) {
+	tick := time.NewTicker(tellInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if r.connection.Back(now) {
+			r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
+		}
+		if r.cfg.Leases != nil {
+			r.shards.tell(now, r.connection.Settled(now), r.cfg.Log.With("node", r.cfg.Node))
+		}
+	}
+}

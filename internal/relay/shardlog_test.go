@@ -1,0 +1,91 @@
+package relay
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dnprelay/dnprelay/cluster"
+)
+
+// TestShardLog is an outage of the store, in which a relay loses three shards and holds them again in two steps, and
+// what happens before and after it. Each step has the lines that it causes.
+func TestShardLog(t *testing.T) {
+	var l shardLog
+	start := time.Unix(1e9, 0)
+	serve := func(shards ...int) func(time.Time) {
+		return func(now time.Time) {
+			for _, n := range shards {
+				l.serve(now, n)
+			}
+		}
+	}
+	for _, step := range []struct {
+		second    float64
+		why       string
+		do        func(now time.Time)
+		connected bool
+		want      string // parts of lines, in order; with commas
+	}{
+		{0, "shards arrive", serve(4, 1, 2), true, ""},
+		{0.5, "another one", serve(3), true, ""},
+		{1.4, "not quiet yet", nil, true, ""},
+		{1.5, "quiet", nil, true, `"serving shards" count=4 shards=1-4`},
+		{9, "nothing new", nil, true, ""},
+		{10, "another relay is to have one", func(now time.Time) { l.stop(now, 3) }, true, ""},
+		{11, "quiet", nil, true, `"serving shards" count=3 shards="1-2 4"`},
+		{20, "the store is silent", func(now time.Time) {
+			for _, n := range []int{1, 2, 4} {
+				l.stop(now, n)
+				l.lose(now, n, cluster.ReasonSilence)
+			}
+		}, false, ""},
+		{20.5, "another relay is not heard", func(now time.Time) { l.candidates(now, []string{"a"}) }, false, ""},
+		{21.5, "one line for all, although the bus is away", nil, false, `"shards lost" count=3 reason="store silent" shards="1-2 4"`},
+		{40, "no line while there is nothing new", nil, false, ""},
+		{41, "the bus is back, and no stream has a leader", nil, true, ""},
+		{45, "the first stream", func(now time.Time) { serve(1, 2)(now); l.inherit(now, 5); l.inherit(now, 2) }, true, ""},
+		{47, "the second stream", func(now time.Time) { serve(4)(now); l.inherit(now, 1) }, true, ""},
+		{51.9, "almost", nil, true, ""},
+		{52, "one line for all", nil, true, `relays=[a], "serving shards" count=3 shards="1-2 4" held_again=3 states_kept=8`},
+		{60, "another relay took a shard", func(now time.Time) { l.stop(now, 4); l.lose(now, 4, cluster.ReasonTaken) }, true, ""},
+		{61, "that is told at once", nil, true, `"shards lost" count=1, "serving shards" count=2 shards=1-2`},
+		{70, "the store is silent, and other relays take the shards", func(now time.Time) {
+			for _, n := range []int{1, 2} {
+				l.stop(now, n)
+				l.lose(now, n, cluster.ReasonSilence)
+			}
+		}, true, ""},
+		{71, "they are lost", nil, true, `"shards lost" count=2`},
+		{129, "they may come back", nil, true, ""},
+		{130, "they do not", nil, true, `"serving shards" count=0`},
+	} {
+		now := start.Add(time.Duration(step.second * float64(time.Second)))
+		if step.do != nil {
+			step.do(now)
+		}
+		var text strings.Builder
+		l.tell(now, step.connected, slog.New(slog.NewTextHandler(&text, nil)))
+		got := text.String()
+		rest := got
+		for part := range strings.SplitSeq(step.want, ", ") {
+			_, after, ok := strings.Cut(rest, part)
+			if !ok {
+				t.Errorf("second %v, %s: no %s in\n%s", step.second, step.why, part, got)
+			}
+			rest = after
+		}
+		if want := strings.Count(step.want, ", ") + 1; step.want == "" && got != "" || step.want != "" && strings.Count(got, "\n") != want {
+			t.Errorf("second %v, %s: want %q, got\n%s", step.second, step.why, step.want, got)
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for want, numbers := range map[string][]int{"": nil, "7": {7}, "0-3 7 9-10": {10, 3, 0, 7, 2, 1, 9}} {
+		if got := ranges(numbers); got != want {
+			t.Errorf("%v are %q, want %q", numbers, got, want)
+		}
+	}
+}
