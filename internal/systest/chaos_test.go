@@ -323,7 +323,8 @@ func (g *ring) heal() {
 	for _, p := range players {
 		if p.carried != nil || p.Phase() == dnptest.Connected {
 			g.audit.players = append(g.audit.players, p)
-		} else { // its edge rejected it while the bus was gone
+		} else { // its edge rejected it while the bus was gone, or leaves just now
+			p.do(p.Close)
 			g.play(p.edge)
 		}
 	}
