@@ -346,30 +346,34 @@ func (g *ring) play(e *simEdge) *player {
 
 // seeing returns an application that records what a client sees.
 func (g *ring) seeing(p *player) dnptest.App {
-	news := make(map[string]seen)
+	news, since := make(map[string]seen), g.net.Now()
 	p.linked = make(map[string]time.Time)
 	return dnptest.App{
 		Updated: func(l *dnptest.Link, i int) {
 			if v := l.State.Value(i); i == 0 && len(v) == 2 && v[0]|v[1] != 0 {
-				g.audit.saw(p, news, string(l.Message), binary.LittleEndian.Uint16(v))
+				g.audit.saw(p, since, news, string(l.Message), binary.LittleEndian.Uint16(v))
 			}
 		},
 		LinkUp: func(l *dnptest.Link) { p.linked[string(l.Message)] = g.net.Now() },
 	}
 }
 
-// saw wants a client to see no older value after a newer one. A new holder may lack what its
+// saw wants a client, which began at since, to see no older value after a newer one. A new holder may lack what its
 // predecessor did not store; values may go back only then.
-func (a *audit) saw(p *player, news map[string]seen, message string, number uint16) {
+func (a *audit) saw(p *player, since time.Time, news map[string]seen, message string, number uint16) {
 	key, _, _ := strings.Cut(message, "#")
-	last := news[key]
+	last, known := news[key]
 	if p.carried != nil && p.carried.at.gone {
 		return // the edge has forgotten in which epoch it sent this
 	}
 	if number < last.number && !a.damaged && p.edge.look.epochAt.Before(last.at.Add(-50*time.Millisecond)) {
 		a.problem("client %v of %s saw %s go from %d back to %d in one epoch", p.addr, p.edge.node, key, last.number, number)
 	}
-	news[key] = seen{number, a.g.net.Now().Add(-p.late())}
+	at := a.g.net.Now().Add(-p.late())
+	if !known { // it came with the link, in a message that is repeated as it was when it was lost
+		at = since
+	}
+	news[key] = seen{number, at}
 }
 
 // late returns how old what the client gets may be.
