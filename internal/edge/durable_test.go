@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -441,13 +442,31 @@ func TestDrainAlone(t *testing.T) {
 	}
 }
 
+// A lockedText is text that several goroutines write.
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (t *lockedText) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *lockedText) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
 // TestDrainElsewhere: an edge whose clients talk to a port at which no other edge listens says so as soon as it
 // drains, and closes their sessions without waiting for the end of its time.
 func TestDrainElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestEdge(t)
-		var text strings.Builder
-		l.edge.cfg.Log = slog.New(slog.NewTextHandler(&text, nil))
+		text := &lockedText{}
+		l.edge.cfg.Log = slog.New(slog.NewTextHandler(text, nil))
 		l.edge.cfg.DrainTimeout = 55 * time.Second
 		other := cluster.Member{Name: "e2", Role: cluster.RoleEdge, Phase: cluster.PhaseReady, Addresses: []cluster.Address{{Service: cluster.ServiceDNP, Addr: netip.MustParseAddrPort("10.0.0.1:3414")}}}
 		l.edge.SetRoster(cluster.NewRoster([]cluster.Member{{Name: "e1", Role: cluster.RoleEdge, Phase: cluster.PhaseReady}, other}))

@@ -78,7 +78,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "null_bits_dropped", File: "replication/view/view.go", Old: "b[len(b)-1] |= 1 << (n % 8)", New: "b[len(b)-1] |= 0"},
 	{Name: "null_not_marked", File: "replication/edit.go", Old: "st.set(i, enc, null)\n\tst.dirty.Set(i)", New: "st.set(i, enc, null)\n\tif !null {\n\t\tst.dirty.Set(i)\n\t}"},
 	{Name: "describe_crc_ignored", File: "replication/repair.go", Old: "have.describe != st.sum || ", New: ""},
-	{Name: "keyframe_crc_ignored", File: "replication/repair.go", Old: "have.keyframe != st.crc(&s.scratch, r)", New: "r.First < 0"},
+	{Name: "keyframe_crc_ignored", File: "replication/repair.go", Old: "have.keyframe != st.crc(scratch, r)", New: "r.First < 0"},
 	{Name: "redescribe_not_told", File: "replication/emit.go", Old: "case st.redescribe:", New: "case false:"},
 	{Name: "second_view_not_told", File: "replication/emit.go", Old: "if i >= r.End {\n\t\t\tcontinue", New: "if i >= r.End {\n\t\t\tbreak"},
 	{Name: "repair_before_emission", File: "replication/repair.go", Old: "if s.Pending() {\n\t\ts.emit(now)", New: "if false {\n\t\ts.emit(now)"},

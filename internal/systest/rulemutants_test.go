@@ -87,7 +87,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "each_silence_is_logged", File: "internal/outage/outage.go", Old: "return !o.on.Swap(true)", New: "o.on.Store(true)\n\treturn true", Package: "internal/relay", Run: "^TestStoreLines$"},
 	{Name: "a_lost_answer_is_silence", File: "internal/edge/takeover/cutoff.go", Old: "now.Sub(b.silent) >= logGap:", New: "true:", Package: "internal/edge", Run: "^TestSilentLogLines$"},
 	{Name: "store_answers_whom_it_has_not", File: "internal/relay/ownership.go", Old: "case len(w.owned) == 0:", New: "case false:", Package: "internal/relay", Run: "^TestStoreLines$"},
-	{Name: "each_refusal_is_logged", File: "internal/edge/login/login.go", Old: "*l = line{next: now.Add(linePause)}", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
+	{Name: "each_refusal_is_logged", File: "internal/edge/login/login.go", Old: "more...)...)\n\t*l = line{next: now.Add(linePause)}", New: "more...)...)", Package: "internal/edge/login", Run: "^TestLines$"},
 	{Name: "left_out_is_not_counted", File: "internal/edge/login/login.go", Old: "\t\tl.leftOut++\n", New: "", Package: "internal/edge/login", Run: "^TestLines$"},
 
 	// What replicas ask for, and what a compromised edge may ask for.

@@ -200,7 +200,7 @@ func TestStreamsVanish(t *testing.T) {
 	eventually(t, "the edge counts 16 streams of the log, 12 of its copies, and DNP_FROM", func() bool { return value(1) == "29" })
 	s.ready(0, true, "")
 	s.ready(1, true, "")
-	s.relay.says("holding a shard again")
+	s.relay.says("held_again=")
 	sees := func(c *dnptest.Client) bool {
 		return slices.ContainsFunc(c.Links(), func(l *dnptest.Link) bool { return string(l.Message) == "T" })
 	}

@@ -169,10 +169,11 @@ func redacted(urls string) string {
 	return strings.Join(list, ",")
 }
 
+// load returns the contexts of this user. Without a folder for them, as in a container, there are none.
 func load() (File, error) {
 	path, err := Path()
 	if err != nil {
-		return File{}, err
+		return File{}, nil
 	}
 	return Read(path)
 }
