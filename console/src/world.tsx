@@ -64,7 +64,7 @@ function fit(view: View, rows: Iterable<Row>, width: number, height: number, sha
 export function World({ live, selected, select }: { live: Live; selected: number; select(n: number): void }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const view = useRef<View>({ x: 0, y: 0, scale: 0, follows: true });
-  const [shown, setShown] = useState({ placed: 0, all: 0, fps: 0 });
+  const [shown, setShown] = useState<{ placed: number; all: number; fps: number } | undefined>(undefined);
   const chosen = useRef(selected);
   chosen.current = selected;
 
@@ -214,13 +214,11 @@ export function World({ live, selected, select }: { live: Live; selected: number
         <button onClick={() => zoom(0.8)} title="Zoom out (-)">−</button>
         <button onClick={() => Object.assign(view.current, { follows: true, extent: undefined })} title="Show everything (0)">Fit</button>
       </div>
-      <p class="mapnote">
-        {shown.placed} of {shown.all} states have a place · {shown.fps} fps
-      </p>
-      {shown.all > 0 && shown.placed === 0 && (
+      {shown && <p class="mapnote">{shown.placed} of {shown.all} states have a place · {shown.fps} fps</p>}
+      {shown && shown.all > 0 && shown.placed === 0 && (
         <p class="empty over">No state has a value with two or three numbers that could be a place. The table has them all.</p>
       )}
-      {shown.all === 0 && live.model.complete && <p class="empty over">The space has no states. Publish one, and it appears here.</p>}
+      {shown?.all === 0 && live.model.complete && <p class="empty over">The space has no states. Publish one, and it appears here.</p>}
     </section>
   );
 }
@@ -237,13 +235,13 @@ function grid(g: CanvasRenderingContext2D, v: View, w: number, h: number, style:
     const px = Math.round(w / 2 + (x - v.x) * v.scale) + 0.5;
     g.moveTo(px, 0);
     g.lineTo(px, h);
-    g.fillText(number(x), px + 3, h - 6);
+    g.fillText(number(Math.round(x / step) * step), px + 3, h - 6);
   }
   for (let y = Math.ceil((v.y - h / 2 / v.scale) / step) * step; y < v.y + h / 2 / v.scale; y += step) {
     const py = Math.round(h / 2 - (y - v.y) * v.scale) + 0.5;
     g.moveTo(0, py);
     g.lineTo(w, py);
-    g.fillText(number(y), 4, py - 4);
+    g.fillText(number(Math.round(y / step) * step), 4, py - 4);
   }
   g.stroke();
 }

@@ -38,7 +38,6 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   const lamp = await linked(player, "lamp");
   await text(page, ".mapnote", "2 of 4 states have a place");
   await text(page, ".condition", "4 states");
-  await screenshot(page, "console-world");
 
   await page.keyboard.press("2");
   await page.keyboard.press("/");
@@ -48,7 +47,8 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   await press(page, ".row.link", "lamp");
   await text(page, ".detail h2", "lamp");
   await press(page, ".values button", "edit");
-  await page.$eval(".values input", (e) => (e.value = ""));
+  await page.waitForSelector(".values input");
+  await page.click(".values input", { count: 3 }); // selects what is there
   await page.type(".values input", "1");
   await press(page, ".values button", "set");
   await text(page, ".said", "set: done");
@@ -60,8 +60,8 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   await screenshot(page, "console-state");
 
   await page.keyboard.press("3");
-  await page.waitForSelector(".row.link");
-  await page.click(".row.link");
+  await text(page, ".row.link", "udp");
+  await press(page, ".row.link", "udp");
   await text(page, ".detail dt", "Budget");
   await screenshot(page, "console-client");
   await page.keyboard.press("4");
@@ -75,8 +75,10 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   await text(page, ".events", "changed");
   await screenshot(page, "console-events");
 
-  await page.keyboard.press("t"); // the other theme
   await page.keyboard.press("1");
+  await text(page, ".mapnote", "have a place");
+  await screenshot(page, "console-world");
+  await page.keyboard.press("t"); // the other theme
   await page.setViewport({ width: 390, height: 780 });
   await screenshot(page, "console-phone");
   assert.deepEqual(errors, []);
