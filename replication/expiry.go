@@ -28,6 +28,9 @@ type expiry struct {
 	place int       // belongs to the heap
 }
 
+// expires reports whether st is in the heap of the states with a time to live.
+func (st *stored) expires() bool { return st.expiry != nil && st.expiry.place > 0 }
+
 // expiries are the states with a time to live. Its size is that of the table of states at most.
 type expiries struct {
 	heap      *heap.Heap[*stored]
@@ -51,7 +54,7 @@ func (e *expiries) next() (time.Time, bool) {
 // mention notes that an op was applied to st. The time of st begins again when all ops of the
 // publish were applied, because a publish that is rolled back changes nothing.
 func (e *expiries) mention(st *stored) {
-	if st.Desc.TTL > 0 || st.expiry.place > 0 {
+	if st.Desc.TTL > 0 || st.expires() {
 		e.mentioned = append(e.mentioned, st)
 	}
 }
@@ -61,7 +64,7 @@ func (e *expiries) mention(st *stored) {
 func (e *expiries) commit(now time.Time) {
 	for _, st := range e.mentioned {
 		switch {
-		case st.dead:
+		case st.dead, st.Desc.TTL == 0 && !st.expires():
 		case st.Desc.TTL == 0:
 			e.heap.Remove(st)
 		default:
@@ -79,7 +82,10 @@ func (e *expiries) rollback() {
 
 // begin begins the time of st.
 func (e *expiries) begin(now time.Time, st *stored) {
-	x := &st.expiry
+	if st.expiry == nil {
+		st.expiry = &expiry{}
+	}
+	x := st.expiry
 	x.until = now.Add(st.Desc.TTL)
 	if x.place == 0 || x.until.Before(x.due) {
 		x.due = x.until
@@ -90,6 +96,7 @@ func (e *expiries) begin(now time.Time, st *stored) {
 // restore adds a restored state, whose time begins with the first Advance.
 func (e *expiries) restore(st *stored) {
 	if st.Desc.TTL > 0 {
+		st.expiry = &expiry{}
 		e.heap.Set(st)
 	}
 }
@@ -101,7 +108,7 @@ func (e *expiries) expired(now time.Time) (*stored, bool) {
 		if !ok || now.Before(st.expiry.due) {
 			return nil, false
 		}
-		x := &st.expiry
+		x := st.expiry
 		if x.until.IsZero() {
 			x.until = now.Add(st.Desc.TTL)
 		}

@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 
 // Bounds in bytes.
 const (
-	memoryStore   = 840
+	memoryStore   = 830
 	memoryReplica = 640
 	memoryValue   = 5
 )

@@ -39,7 +39,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "again_says_ok", File: "replication/clients.go", Old: "if m.refused && m.last == number {", New: "if false {"},
 	{Name: "groups_of_other_clients", File: "replication/clients.go", Old: "\t\treturn WriteBusy\n\t}\n\tif s.group(", New: "\t}\n\tif s.group(", Run: "TestStoreWritesOfGroups"},
 	{Name: "groups_without_limits", File: "replication/clients.go", Old: "\tif len(groups) > s.limits.Groups {", New: "\tif false {", Run: "TestStoreWritesOfGroups"},
-	{Name: "ttl_not_renewed", File: "replication/expiry.go", Old: "\t\t\te.begin(now, st)\n", New: "\t\t\tif st.expiry.place == 0 {\n\t\t\t\te.begin(now, st)\n\t\t\t}\n", Run: "TTL"},
+	{Name: "ttl_not_renewed", File: "replication/expiry.go", Old: "\t\t\te.begin(now, st)\n", New: "\t\t\tif !st.expires() {\n\t\t\t\te.begin(now, st)\n\t\t\t}\n", Run: "TTL"},
 	{Name: "ttl_never_removed", File: "replication/expiry.go", Old: "\t\t\te.heap.Remove(st)\n\t\tdefault", New: "\t\tdefault", Run: "TTL"},
 	{Name: "ttl_not_shortened", File: "replication/expiry.go", Old: "x.place == 0 || x.until.Before(x.due)", New: "x.place == 0", Run: "TTL"},
 	{Name: "ttl_not_longer_than_first", File: "replication/expiry.go", Old: "if !now.Before(x.until) {", New: "if true {", Run: "TTL"},

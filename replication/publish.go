@@ -420,8 +420,10 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 // detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
 	s.states.detach(st)
-	expires := st.expiry.place > 0
-	s.expiries.heap.Remove(st)
+	expires := st.expires()
+	if expires {
+		s.expiries.heap.Remove(st)
+	}
 	s.records.use(st.Desc.Interest, -1)
 	if st.introduced {
 		s.batch.removed = append(s.batch.removed, st)

@@ -82,7 +82,7 @@ type stored struct {
 	stage uint8 // of check: index into checkDelays
 	check check
 
-	expiry expiry // of a state with a time to live
+	expiry *expiry // nil for a state that never had a time to live
 
 	owned *ownership // of a state that a client made
 	marks []writeMark

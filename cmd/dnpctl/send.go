@@ -112,8 +112,8 @@ func (c *sendCommand) sendToOne(ctx context.Context, space, client string, data 
 }
 
 // publish sends without an answer. It knows only whether an edge listens there, because NATS tells those who
-// want an answer that there is none. Then the error is nobody.
-func (c *sendCommand) publish(subject string, data []byte, nobody string) error {
+// want an answer that there is none. Then the error says absent.
+func (c *sendCommand) publish(subject string, data []byte, absent string) error {
 	nc, err := c.connect()
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *sendCommand) publish(subject string, data []byte, nobody string) error 
 		return err
 	}
 	if _, err := answers.NextMsg(c.Timeout); errors.Is(err, nats.ErrNoResponders) {
-		return errors.New(nobody)
+		return errors.New(absent)
 	}
 	return nil
 }
