@@ -57,6 +57,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "a misspelt variable is named beside what is missing", args: "edge serve --auth=token", env: "DNP_TOKEN_KEY=@token.pub", says: []string{`DNP_TOKEN_KEY is of no flag, did you mean "DNP_TOKEN_KEYS"?`, "--auth: token needs --token-keys"}},
 	{why: "keys without logins", args: "edge serve --token-keys=@token.pub", says: []string{"--token-keys: needs --auth token"}},
 	{why: "a private key for edges", args: "edge serve --auth=token --token-keys=@token.key", says: []string{"--token-keys: file @token.key key 1: is a private key; an edge needs only the public key"}},
+	{why: "a console for everybody", args: "relay dev --console=0.0.0.0:8415", says: []string{"--console: want an address of this machine"}},
 	{why: "no key at all", args: "relay dev --auth=token --token-keys=@text", says: []string{"--token-keys: file @text contains text outside of PEM blocks"}},
 
 	{why: "addresses of NATS", args: "relay serve --nats-url=http://a:1,nats://b:1,c:1", says: []string{"address 1 is none", "address 3 is none"}},
