@@ -269,7 +269,7 @@ func TestCommands(t *testing.T) {
 	list, err := s.space.Who(s.ctx)
 	must(err)
 	must(s.space.Tell(publisher.Outgoing{To: list[0].Client, Data: []byte("\xC5 of the game")}))
-	if got := <-raw; got != "\xC5 of the game" {
+	if got := next(s, raw); got != "\xC5 of the game" {
 		t.Errorf("a message that begins like an envelope arrives as %q", got)
 	}
 	results := make(chan error, 40)

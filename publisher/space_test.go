@@ -141,11 +141,14 @@ func TestReassert(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	followed := make(chan error)
 	go func() {
-		followed <- each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged}}), func(ev publisher.Event) { changed <- ev })
+		followed <- each(s.space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined, publisher.KindChanged}}), func(ev publisher.Event) { changed <- ev })
 	}()
 	defer func() { cancel(); <-followed }()
+	if ev := next(s, changed); ev.Kind != publisher.KindJoined { // from here on no event is missed
+		t.Fatalf("%+v", ev)
+	}
 	must(c.Write(s.ctx, "lamp", 0, []byte{7}))
-	if ev := <-changed; ev.Key != "lamp" || ev.Values["on"] != uint8(7) || ev.Client == "" {
+	if ev := next(s, changed); ev.Key != "lamp" || ev.Values["on"] != uint8(7) || ev.Client == "" {
 		t.Fatalf("%+v", ev)
 	}
 	s.holds("the client's value", map[string]string{"tower": "hp=93 owner=null ", "lamp": "on=7 hue=1 "})
@@ -157,7 +160,6 @@ func TestReassert(t *testing.T) {
 	s.holds("the space repeats our value", map[string]string{"tower": "hp=94 owner=null ", "lamp": "on=8 hue=1 "})
 }
 
-// TestClosed requires that every call ends when the publisher is closed.
 // TestTTL: a state with a time to live lives while the Space does, and ends with it. Another one without stays.
 func TestTTL(t *testing.T) {
 	s := newScene(t, publisher.Config{})
@@ -439,16 +441,18 @@ func TestTrace(t *testing.T) {
 	want("a message", second)
 	results := make(chan error)
 	for i, ctx := range spans {
-		go func() { _, err := space.Publish(ctx, lamp(i), set("tower", "hp", i)); results <- err }()
+		own := lamp(i)
+		own.Key = fmt.Sprint("lamp", i) // a call of which nothing is the newest is not sent, and has no trace
+		go func() { _, err := space.Publish(ctx, own, set("tower", "hp", i)); results <- err }()
 	}
-	got := map[string]int{}
 	for range spans {
 		must(<-results)
 	}
-	for len(got) < 2 {
-		got[<-traces]++
+	got := map[string]bool{}
+	for len(traces) > 0 {
+		got[<-traces] = true
 	}
-	if got[first] == 0 || got[second] == 0 {
+	if len(got) != 2 || !got[first] || !got[second] {
 		t.Errorf("two calls have the traces %v", got)
 	}
 }

@@ -195,3 +195,15 @@ func (s *scene) until(p *dnptest.Peer, why string, ok func(c *dnptest.Client) bo
 		s.Fatalf("%s: %v", why, err)
 	}
 }
+
+// next is what comes next from c, before the scene is out of patience.
+func next[T any](s *scene, c <-chan T) T {
+	s.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-s.ctx.Done():
+		s.Fatal("nothing comes")
+	}
+	panic("unreachable")
+}
