@@ -78,12 +78,13 @@ type BenchProcesses struct {
 
 // benchNATSCommand is the NATS server.
 type benchNATSCommand struct {
-	Listen string `arg:"" help:"ADDRESS:PORT."`
+	Listen  string `arg:"" help:"ADDRESS:PORT."`
+	Monitor string `arg:"" optional:"" help:"ADDRESS:PORT at which to tell figures by HTTP."`
 }
 
 // Run serves until ctx ends.
 func (c *benchNATSCommand) Run(ctx context.Context, log *slog.Logger) error {
-	s, err := natsembed.Start(natsembed.Config{Listen: c.Listen, Mappings: subject.Names{}.Mappings(64), Log: log})
+	s, err := natsembed.Start(natsembed.Config{Listen: c.Listen, Monitor: c.Monitor, Mappings: subject.Names{}.Mappings(64), Log: log})
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type Case struct {
 	Hz      int           // ticks of the publisher per second
 	Clients int           // over all edges
 	Edges   int           // processes
+	Spaces  []string      // that the clients of each edge join; those of further edges join Space
 	Links   int           // per client; 0 means all states. States/Links groups share the states
 	Active  int           // states that the publisher changes; 0 means all, negative none
 	Model   Model         // the values that change in a tick
@@ -90,6 +91,14 @@ func (c *Case) String() string {
 }
 
 func (c *Case) linksPerClient() int { return cmp.Or(c.Links, c.States) }
+
+// space returns the space of the clients of an edge.
+func (c *Case) space(edge int) string {
+	if edge < len(c.Spaces) {
+		return c.Spaces[edge]
+	}
+	return Space
+}
 
 func (c *Case) groups() int {
 	n := c.linksPerClient()

@@ -61,8 +61,8 @@ func (p *Publisher) event(m *nats.Msg) {
 // holdPause is the time between two attempts while no relay holds the shard.
 const holdPause = 50 * time.Millisecond
 
-// message returns a publish with the ops of items first to end-1, or nil if none has any.
-func message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
+// Message returns a publish with the ops of items first to end-1, or nil if none has any.
+func Message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
 	b := []byte(`{"ops":[`)
 	for i := first; i < end; i++ {
 		before := len(b)
@@ -79,7 +79,7 @@ func message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
 
 func (p *Publisher) putAll(ctx context.Context) error {
 	for first := 0; first < p.script.c.States; first += opsPerMessage {
-		if err := p.request(ctx, message(first, min(first+opsPerMessage, p.script.c.States), p.script.appendPut)); err != nil {
+		if err := p.request(ctx, Message(first, min(first+opsPerMessage, p.script.c.States), p.script.appendPut)); err != nil {
 			return fmt.Errorf("put the states: %w", err)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	if end == p.grouped || p.script.c.Links == 0 {
 		return nil
 	}
-	err := p.request(ctx, message(p.grouped, end, func(b []byte, i int) []byte {
+	err := p.request(ctx, Message(p.grouped, end, func(b []byte, i int) []byte {
 		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.script.c.groups())
 	}))
 	var refused *payload.AnswerError
@@ -110,12 +110,17 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 }
 
 func (p *Publisher) request(ctx context.Context, data []byte) error {
+	return Request(ctx, p.NC, p.Subjects.Publish(Space, ""), data)
+}
+
+// Request publishes ops and returns what the relay says of them. It waits for a relay that does not hold the shard yet.
+func Request(ctx context.Context, nc *nats.Conn, subject string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	m, err := p.NC.RequestWithContext(ctx, p.Subjects.Publish(Space, ""), data)
-	for errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil { // the relay does not hold the shard yet
+	m, err := nc.RequestWithContext(ctx, subject, data)
+	for errors.Is(err, nats.ErrNoResponders) && ctx.Err() == nil {
 		time.Sleep(holdPause)
-		m, err = p.NC.RequestWithContext(ctx, p.Subjects.Publish(Space, ""), data)
+		m, err = nc.RequestWithContext(ctx, subject, data)
 	}
 	if err != nil {
 		return err
@@ -129,7 +134,7 @@ func (p *Publisher) request(ctx context.Context, data []byte) error {
 func (p *Publisher) publish(ctx context.Context, line timeline, end uint32, active int) error {
 	return everyTick(ctx, line, end, func(n uint32) error {
 		for first := 0; first < active; first += opsPerMessage {
-			m := message(first, min(first+opsPerMessage, active), func(b []byte, i int) []byte { return p.script.appendSet(b, i, n) })
+			m := Message(first, min(first+opsPerMessage, active), func(b []byte, i int) []byte { return p.script.appendSet(b, i, n) })
 			if m == nil {
 				continue
 			}

@@ -279,7 +279,8 @@ type Histogram struct {
 // mantissaRest is the number of bits of a float32's mantissa that do not tell its bucket.
 const mantissaRest = 23 - 4
 
-func (h *Histogram) add(d time.Duration) {
+// Add counts a duration; one below 0 counts as 0.
+func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	h.n++
 	h.max = max(h.max, d)

@@ -20,7 +20,7 @@ func TestHistogram(t *testing.T) {
 	for range 20_000 {
 		d := time.Duration(rnd.ExpFloat64() * float64(time.Duration(1)<<rnd.IntN(35)))
 		list = append(list, d)
-		h.add(d)
+		h.Add(d)
 	}
 	slices.Sort(list)
 	for _, q := range []float64{0, 0.01, 0.5, 0.9, 0.99, 0.999, 1} {
@@ -32,8 +32,8 @@ func TestHistogram(t *testing.T) {
 	if h.max != list[len(list)-1] || h.Quantile(1) != h.max {
 		t.Errorf("max %v, quantile 1 %v, want %v", h.max, h.Quantile(1), list[len(list)-1])
 	}
-	h.add(-time.Second) // clocks of two cores may differ
-	h.add(1<<63 - 1)    // the largest has a bucket
+	h.Add(-time.Second) // clocks of two cores may differ
+	h.Add(1<<63 - 1)    // the largest has a bucket
 }
 
 func TestBuckets(t *testing.T) {

@@ -148,9 +148,9 @@ func (r *Runner) Open(ctx context.Context, c *Case) (*Scene, error) {
 
 // Start starts everything; clients connect when the swarm is told to.
 func (r *Runner) Start(ctx context.Context, c *Case) (*Scene, error) {
-	stack, err := r.startStack(ctx, c)
+	stack, err := r.StartStack(ctx, c)
 	if err != nil {
-		stack.stop()
+		stack.Stop()
 		return nil, err
 	}
 	return r.StartOn(ctx, c, stack)
@@ -169,7 +169,7 @@ func (r *Runner) StartOn(ctx context.Context, c *Case, stack *Stack) (s *Scene, 
 		s.Close()
 		return nil, err
 	}
-	go s.Swarm.run()
+	s.Swarm.Start()
 	return s, nil
 }
 
@@ -179,12 +179,12 @@ func (s *Scene) Close() {
 		s.raw.close()
 	}
 	if s.Swarm != nil {
-		s.Swarm.stop()
+		s.Swarm.Stop()
 	}
 	if s.Publisher != nil {
 		s.Publisher.NC.Close()
 	}
-	s.Stack.stop()
+	s.Stack.Stop()
 }
 
 // link connects all clients and waits until they have all their links.
@@ -195,7 +195,7 @@ func (s *Scene) link(ctx context.Context) error {
 		if err := s.Publisher.groupJoined(ctx); err != nil {
 			return err
 		}
-		if err := s.Stack.check(); err != nil {
+		if err := s.Stack.Check(); err != nil {
 			return err
 		}
 		if time.Since(start) > LinkTimeout || ctx.Err() != nil {
@@ -272,7 +272,7 @@ func (s *Scene) Measure(ctx context.Context, r *Round, active int) (err error) {
 	if r.after, err = s.Stack.metrics(ctx); err != nil {
 		return err
 	}
-	return s.Stack.check()
+	return s.Stack.Check()
 }
 
 // During measures windows until f has returned, so that all states change meanwhile.

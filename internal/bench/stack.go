@@ -5,9 +5,11 @@ package bench
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -41,6 +43,9 @@ type Stack struct {
 	URL   string           // of NATS
 	Edges []netip.AddrPort // for clients, by the carrier of the case
 	HTTP  []string         // of the edges, for metrics and profiles
+	Relay string           // the same of the relay
+
+	monitor string // HTTP address of NATS
 
 	roots *x509.CertPool // that clients trust; nil unless their carrier is WebTransport
 	dir   string         // of temporary files; empty for none
@@ -48,24 +53,27 @@ type Stack struct {
 	processes [generatorKind][]*proc.Process
 }
 
-// startStack starts NATS, a relay and edges, and returns when all are ready. The stack is
+// StartStack starts NATS, a relay and edges, and returns when all are ready. The stack is
 // not nil even with an error.
-func (r *Runner) startStack(ctx context.Context, c *Case) (*Stack, error) {
+func (r *Runner) StartStack(ctx context.Context, c *Case) (*Stack, error) {
 	s := &Stack{}
 	listen, err := freeTCP()
 	if err != nil {
 		return s, err
 	}
 	s.URL = "nats://" + listen
-	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen), func() bool { return answersTCP(listen) })
+	if s.monitor, err = freeTCP(); err != nil {
+		return s, err
+	}
+	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen, s.monitor), func() bool { return answersTCP(listen) && answersTCP(s.monitor) })
 	if err == nil {
-		_, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--tick", r.Tick.String(), "--log-level", "warn")
+		s.Relay, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--pprof", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
 	if err == nil && c.Carrier == WebTransport {
 		err = s.certify()
 	}
 	for i := 0; i < c.Edges && err == nil; i++ {
-		err = r.startEdge(ctx, s, c.Carrier, i)
+		err = r.startEdge(ctx, s, c, i)
 	}
 	if err == nil && r.Pin {
 		err = s.pin()
@@ -93,21 +101,21 @@ func (r *Runner) startNode(ctx context.Context, s *Stack, kind int, program, nam
 	return web, s.start(ctx, kind, name, exec.Command(filepath.Join(r.Bin, program), flags...), func() bool { return ready(web) })
 }
 
-func (r *Runner) startEdge(ctx context.Context, s *Stack, carrier Carrier, i int) error {
+func (r *Runner) startEdge(ctx context.Context, s *Stack, c *Case, i int) error {
 	addr, err := freeUDP()
 	if err != nil {
 		return err
 	}
 	flags := []string{
 		"--pprof", "--listen", "udp://" + addr.String(), "--workers", strconv.Itoa(r.Workers),
-		"--flush", r.Flush.String(), "--open-space", Space, "--log-level", "error",
+		"--flush", r.Flush.String(), "--open-space", c.space(i), "--log-level", "error",
 	}
 	if !r.Limits { // thousands of clients connect at once
 		flags = append(flags, "--address-rate", "0", "--sessions-per-address", "0", "--session-datagram-rate", "0", "--session-byte-rate", "0", "--session-send-rate", "0")
 	}
-	if carrier != UDP {
+	if c.Carrier != UDP {
 		var more []string
-		if addr, more, err = s.web(carrier); err != nil {
+		if addr, more, err = s.web(c.Carrier); err != nil {
 			return err
 		}
 		flags = append(flags, more...)
@@ -169,7 +177,8 @@ func (s *Stack) pin() error {
 	return err
 }
 
-func (s *Stack) stop() {
+// Stop ends all processes.
+func (s *Stack) Stop() {
 	for _, p := range slices.Concat(s.processes[:]...) {
 		p.Stop()
 	}
@@ -178,8 +187,8 @@ func (s *Stack) stop() {
 	}
 }
 
-// check returns an error for each process that has ended.
-func (s *Stack) check() (err error) {
+// Check returns an error for each process that has ended.
+func (s *Stack) Check() (err error) {
 	for _, p := range slices.Concat(s.processes[:]...) {
 		err = errors.Join(err, p.Ended())
 	}
@@ -197,6 +206,46 @@ func (s *Stack) usage() (u usage) {
 	}
 	u[generatorKind] = proc.CPU(os.Getpid())
 	return u
+}
+
+// An Expense is the CPU time that the processes of a stack have used.
+type Expense struct {
+	Edges                  []time.Duration // each of them
+	Relay, NATS, Generator time.Duration
+}
+
+// Expense returns what the processes have used so far.
+func (s *Stack) Expense() Expense {
+	all := s.usage()
+	e := Expense{Relay: all[relayKind], NATS: all[natsKind], Generator: all[generatorKind]}
+	for _, p := range s.processes[edgeKind] {
+		e.Edges = append(e.Edges, proc.CPU(p.PID()))
+	}
+	return e
+}
+
+// monitorMax bounds the answer of the monitor of NATS, which is a few KiB.
+const monitorMax = 1 << 20
+
+// NATSBytes returns how many bytes of messages NATS has received and sent.
+func (s *Stack) NATSBytes(ctx context.Context) (in, out int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitor+"/varz", nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, 0, fmt.Errorf("monitor of NATS: %w", err)
+	}
+	defer answer.Body.Close()
+	var said struct {
+		In  int64 `json:"in_bytes"`
+		Out int64 `json:"out_bytes"`
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, monitorMax)).Decode(&said); err != nil {
+		return 0, 0, fmt.Errorf("monitor of NATS: %w", err)
+	}
+	return said.In, said.Out, nil
 }
 
 // RSS returns the resident memory of the edges in bytes.

@@ -26,6 +26,9 @@ type Swarm struct {
 	// means that they do not log in.
 	Login func(index int) []byte
 
+	// Watch is told what clients receive; nil means that nothing is. Set it before clients connect.
+	Watch Watcher
+
 	// mu guards Counted, Stalled and the fields below. The goroutine of the swarm holds it
 	// for one batch at a time; the goroutine that directs the run holds it to begin and end
 	// a window and to look at all links at once.
@@ -43,6 +46,19 @@ type Swarm struct {
 	resting           atomic.Bool // see rest
 }
 
+// A Watcher sees what arrives, in the goroutine of the swarm, which holds the lock of Do. It must not call the swarm. Data are valid
+// until it returns.
+type Watcher interface {
+	// Received sees each datagram of an edge, before the other methods see what is in it.
+	Received(now time.Time, client int, data []byte)
+
+	// Linked sees an offer of a link, repeated ones too. The client accepts all.
+	Linked(now time.Time, client int, m wire.LinkState)
+
+	// Updated sees a LinkUpdate after its command byte, in place of the counters of a [Window].
+	Updated(now time.Time, client int, data []byte)
+}
+
 // A Client is one DNP peer. It drops values and messages, which a real one keeps.
 type Client struct {
 	Edge      uint8 // index in the edges of the stack
@@ -54,7 +70,7 @@ type Client struct {
 	requested   time.Time     // when it sent its request, or its login, last
 	login       time.Time     // when it logged in first
 	hellos      []wire.LinkID // that it has answered
-	Links       []ClientLink  // by slot, see slotOf
+	Links       []ClientLink  // by slot, see SlotOf
 }
 
 // Phases of a client.
@@ -109,6 +125,9 @@ type Sent struct {
 // per second.
 const recordMax = 1 << 20
 
+// NewSwarm returns the clients of a case. Start lets them live.
+func NewSwarm(c *Case, stack *Stack) (*Swarm, error) { return newSwarm(newScript(c), stack) }
+
 func newSwarm(s *script, stack *Stack) (*Swarm, error) {
 	carrier, err := openCarrier(s.c, stack)
 	if err != nil {
@@ -120,6 +139,9 @@ func newSwarm(s *script, stack *Stack) (*Swarm, error) {
 	}
 	return w, nil
 }
+
+// Start starts the goroutine of the swarm.
+func (w *Swarm) Start() { go w.run() }
 
 // run is the goroutine of the swarm. It ends after stop, or when the socket fails.
 func (w *Swarm) run() {
@@ -155,7 +177,8 @@ func (w *Swarm) pause() {
 // rest makes the swarm look seldom, while another swarm is measured.
 func (w *Swarm) rest(on bool) { w.resting.Store(on) }
 
-func (w *Swarm) stop() {
+// Stop closes the connections of all clients and ends the goroutine.
+func (w *Swarm) Stop() {
 	w.stopping.Store(true)
 	<-w.stopped
 	w.carrier.Close()
@@ -257,6 +280,9 @@ func (w *Swarm) receive(now time.Time, last uint32, index int, data []byte) {
 	if index == w.Stalled || c.Phase == Closed {
 		return
 	}
+	if w.Watch != nil {
+		w.Watch.Received(now, index, data)
+	}
 	switch wire.Command(data[0]) {
 	case wire.CommandConnectionAck:
 		if c.Phase == Connecting {
@@ -272,7 +298,7 @@ func (w *Swarm) receive(now time.Time, last uint32, index int, data []byte) {
 		w.acknowledge(index, data)
 	case wire.CommandReliableLinkState:
 		w.acknowledge(index, data)
-		w.link(index, data)
+		w.link(now, index, data)
 	case wire.CommandLinkUpdate:
 		w.updates(now, last, index, data)
 	}
@@ -311,7 +337,7 @@ func (w *Swarm) acknowledge(index int, data []byte) {
 }
 
 // link accepts a link.
-func (w *Swarm) link(index int, data []byte) {
+func (w *Swarm) link(now time.Time, index int, data []byte) {
 	m, err := wire.ParseLinkState(data[1:])
 	if err != nil {
 		return
@@ -324,7 +350,10 @@ func (w *Swarm) link(index int, data []byte) {
 		}
 		return
 	}
-	slot := slotOf(m.Link)
+	if w.Watch != nil {
+		w.Watch.Linked(now, index, m)
+	}
+	slot := SlotOf(m.Link)
 	for slot >= len(c.Links) {
 		c.Links = append(c.Links, ClientLink{})
 	}
@@ -332,15 +361,15 @@ func (w *Swarm) link(index int, data []byte) {
 		c.Links[slot].Up = true
 		w.linked.Add(1)
 		if c.up++; c.up == w.script.c.linksPerClient() {
-			c.In = time.Now()
+			c.In = now
 		}
 	}
 	w.send(index, wire.LinkUp{Link: m.Link}.Append(w.carrier.Room()))
 }
 
-// slotOf numbers LinkIds in the order in which a server gives them: 0x8000 up to
+// SlotOf numbers LinkIds in the order in which a server gives them: 0x8000 up to
 // 0xFFFE, then 0x7FFF down.
-func slotOf(id wire.LinkID) int {
+func SlotOf(id wire.LinkID) int {
 	if id >= 0x8000 {
 		return int(id) - 0x8000
 	}
@@ -349,6 +378,10 @@ func slotOf(id wire.LinkID) int {
 
 // updates counts the updates of a LinkUpdate.
 func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
+	if w.Watch != nil {
+		w.Watch.Updated(now, index, data[1:])
+		return
+	}
 	c, win := &w.clients[index], w.windowOf(index)
 	if win != nil {
 		win.datagrams++
@@ -363,7 +396,7 @@ func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
 	r := wire.Denetwork.UpdateReader(data[1:])
 	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
 		newest := w.newest(&r, last)
-		slot := slotOf(id)
+		slot := SlotOf(id)
 		if slot >= len(c.Links) || !c.Links[slot].Up {
 			continue
 		}
@@ -372,7 +405,7 @@ func (w *Swarm) updates(now time.Time, last uint32, index int, data []byte) {
 		case win == nil:
 		case fresh:
 			win.Updates++
-			win.Latency.add(now.Sub(w.line.due(newest)))
+			win.Latency.Add(now.Sub(w.line.due(newest)))
 		default:
 			win.repeats++
 		}
@@ -392,6 +425,15 @@ func (w *Swarm) newest(r *wire.UpdateReader, last uint32) (newest uint32) {
 		}
 	}
 }
+
+// Connected returns how many clients are connected.
+func (w *Swarm) Connected() int { return int(w.connected.Load()) }
+
+// Closed returns how many connections an edge ended.
+func (w *Swarm) Closed() int { return int(w.closed.Load()) }
+
+// Overflows returns how many datagrams were lost because the swarm was too slow.
+func (w *Swarm) Overflows() uint32 { return w.carrier.overflows() }
 
 // Connect lets the first n clients connect.
 func (w *Swarm) Connect(n int) { w.Do(func([]Client) { w.wanted = n }) }
@@ -474,7 +516,7 @@ func (w *Swarm) sample() {
 			}
 			for _, l := range clients[i].Links {
 				if l.Up && l.Seen >= w.line.first { // the state of another link does not change
-					win.staleness.add(now.Sub(w.line.due(l.Seen)))
+					win.staleness.Add(now.Sub(w.line.due(l.Seen)))
 				}
 			}
 		}

@@ -23,8 +23,8 @@ func TestSwarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go w.run()
-	defer w.stop()
+	w.Start()
+	defer w.Stop()
 	w.Connect(clients)
 	s.until("all links are up", func() bool { return w.linked.Load() == 2*clients && s.up == 2*clients })
 
