@@ -21,18 +21,11 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	self, bin, err := benchPrograms(c.Bin)
 	if err != nil {
 		return err
 	}
-	if c.Bin == "" {
-		c.Bin = filepath.Dir(self)
-	}
-	for _, name := range []string{"relay", "edge"} {
-		if _, err := os.Stat(filepath.Join(c.Bin, name)); err != nil {
-			return fmt.Errorf("%w; `make build` makes it, --bin says where it is", err)
-		}
-	}
+	c.Bin = bin
 	runner := &bench.Runner{Flags: c.Flags, Self: self}
 	run := runner.Cases
 	if len(c.Carrier) > 1 && c.Case != "" {
@@ -40,6 +33,22 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	}
 	results, err := run(ctx, cases)
 	return errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.JSON, results))
+}
+
+// benchPrograms returns this program, and the folder of the others: bin, or else that of this program.
+func benchPrograms(bin string) (self, folder string, err error) {
+	if self, err = os.Executable(); err != nil {
+		return "", "", err
+	}
+	if folder = bin; folder == "" {
+		folder = filepath.Dir(self)
+	}
+	for _, name := range []string{"relay", "edge"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			return "", "", fmt.Errorf("%w; `make build` makes it, --bin says where it is", err)
+		}
+	}
+	return self, folder, nil
 }
 
 // cases returns the cases that the flags choose.

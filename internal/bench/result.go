@@ -287,6 +287,9 @@ func (h *Histogram) Add(d time.Duration) {
 	h.counts[bucket(uint64(d))]++
 }
 
+// Count returns how many durations were counted.
+func (h *Histogram) Count() uint64 { return h.n }
+
 // Quantile returns the duration that the share q of all does not exceed, rounded up to the
 // end of its bucket.
 func (h *Histogram) Quantile(q float64) time.Duration {

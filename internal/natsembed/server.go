@@ -88,7 +88,7 @@ func (s *Server) start(cfg Config, host string, port int) error {
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
 		JetStream: true, StoreDir: cfg.Folder, DisableJetStreamBanner: true,
 		MaxPayload: PayloadMax, HTTPHost: monitorHost, HTTPPort: monitorPort,
-		NoSigs:     true,
+		NoSigs: true,
 	})
 	if err != nil {
 		return fmt.Errorf("NATS server: %w", err)

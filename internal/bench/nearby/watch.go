@@ -1,0 +1,338 @@
+//go:build linux
+
+package nearby
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/bench"
+)
+
+// settled is for how long a pair has to be in its band before its latency, its age or its silence counts: a crossing shows
+// after up to crossingMax, which is measured by itself.
+const settled = 600 * time.Millisecond
+
+// udpHeaders are the bytes of the UDP and IPv4 headers of a datagram.
+const udpHeaders = 28
+
+// sampleTicks is how many ticks lie between two looks at what a client shows.
+const sampleTicks = 10
+
+// Slots of links that are not to an object.
+const (
+	noObject = -1
+	ownLink  = -2 // tells a client which object it is
+)
+
+// A watch compares what clients receive with the truth. It is used under the lock of the swarm.
+type watch struct {
+	load    *Load
+	world   *world
+	line    timeline
+	tick    uint32 // the newest that the publisher has begun
+	counts  bool   // in a window
+	clients []client
+	pairs   []pair // client × States + object
+	ids     int    // LinkIds that offers of objects have used
+	offered int    // pairs that were ever offered
+	figures window
+}
+
+// A client is what one client knows.
+type client struct {
+	eye   int     // the object that it is; -1 until it is told
+	links []int32 // the object of each link, by the order of LinkIds
+	known []int32 // the objects in its bands by truth
+	bytes uint64  // received in this window, with headers
+}
+
+// A pair is an object as one client sees it.
+type pair struct {
+	seen    uint32 // the newest tick that the client shows
+	since   uint32 // the tick with which it came into its band by truth
+	crossed uint32 // the tick of a crossing inwards that does not show yet; 0 for none
+	band    uint8  // by truth
+	linked  bool
+	offered bool // ever
+}
+
+// A window is what a watch counts.
+type window struct {
+	updates   uint64 // links in LinkUpdates that brought a newer tick
+	repeats   uint64 // that did not
+	unseen    uint64 // of objects that are out of sight
+	bytes     uint64 // with headers
+	latency   bench.Histogram
+	crossings []bench.Histogram // by the band that was entered
+	ages      []bench.Histogram // by band
+	samples   uint64            // of pairs in a band
+	missing   uint64            // of these, without a link
+}
+
+func newWatch(l *Load, w *world) *watch {
+	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States)}
+	for i := range v.clients {
+		v.clients[i].eye = -1
+	}
+	for i := range v.pairs {
+		v.pairs[i].band = beyond
+	}
+	v.reset()
+	return v
+}
+
+func (v *watch) reset() {
+	n := len(v.load.Bands)
+	v.figures = window{crossings: make([]bench.Histogram, n), ages: make([]bench.Histogram, n)}
+	for i := range v.clients {
+		v.clients[i].bytes = 0
+	}
+}
+
+func (v *watch) pair(client, object int) *pair { return &v.pairs[client*v.load.States+object] }
+
+// Received counts bytes, and ends links that the edge takes down.
+func (v *watch) Received(_ time.Time, client int, data []byte) {
+	c := &v.clients[client]
+	if v.counts {
+		c.bytes += uint64(len(data)) + udpHeaders
+		v.figures.bytes += uint64(len(data)) + udpHeaders
+	}
+	if wire.Command(data[0]) != wire.CommandLinkDown {
+		return
+	}
+	m, err := wire.ParseLinkDown(data[1:])
+	if slot := bench.SlotOf(m.Link); err == nil && slot < len(c.links) {
+		if object := c.links[slot]; object >= 0 {
+			v.pair(client, int(object)).linked = false
+		}
+		c.links[slot] = noObject
+	}
+}
+
+// Linked notes which object a link is to.
+func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
+	c := &v.clients[client]
+	n, own, ok := parseKey(m.Message)
+	if !ok || n < 0 || n >= v.load.States {
+		return
+	}
+	slot := bench.SlotOf(m.Link)
+	for slot >= len(c.links) {
+		c.links = append(c.links, noObject)
+	}
+	if own {
+		c.eye, c.links[slot] = n, ownLink
+		return
+	}
+	if c.links[slot] == int32(n) {
+		return // the offer is repeated
+	}
+	c.links[slot] = int32(n)
+	p := v.pair(client, n)
+	v.ids++
+	if !p.offered {
+		v.offered++
+	}
+	p.linked, p.offered = true, true
+	for index, rest := 0, m.Values; rest.Len() > 0; index++ {
+		var value []byte
+		if _, value, rest = rest.Next(); index == rotation {
+			v.show(now, client, n, value)
+		}
+	}
+}
+
+// Updated reads a LinkUpdate.
+func (v *watch) Updated(now time.Time, client int, data []byte) {
+	c := &v.clients[client]
+	r := wire.Denetwork.UpdateReader(data)
+	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
+		object, slot := int32(noObject), bench.SlotOf(id)
+		if slot < len(c.links) {
+			object = c.links[slot]
+		}
+		if object < 0 {
+			return // it has values of other types
+		}
+		for index, value, ok := r.NextValue(valueTypes); ok; index, value, ok = r.NextValue(valueTypes) {
+			if index == rotation {
+				v.show(now, client, int(object), value)
+			}
+		}
+	}
+}
+
+// show notes that a client shows the tick in a rotation.
+func (v *watch) show(now time.Time, client, object int, value []byte) {
+	n, ok := tickOf(value, v.tick)
+	if !ok {
+		return
+	}
+	p := v.pair(client, object)
+	newer := n > p.seen
+	p.seen = max(p.seen, n)
+	if p.crossed > 0 && n >= p.crossed {
+		v.crossing(now, client, object, p)
+	}
+	if !v.counts {
+		return
+	}
+	switch {
+	case !newer:
+		v.figures.repeats++
+		return
+	case p.band == beyond && v.inBandFor(p) > settled+v.slowest():
+		v.figures.unseen++
+	case p.band == 0 && v.inBandFor(p) > settled && n >= v.line.counted:
+		v.figures.latency.Add(now.Sub(v.line.due(n, v.load.partOf(object))))
+	}
+	v.figures.updates++
+}
+
+// slowest returns the longest period of all bands.
+func (v *watch) slowest() (d time.Duration) {
+	for i := range v.load.Bands {
+		d = max(d, v.load.ageMax(i))
+	}
+	return d
+}
+
+func (v *watch) inBandFor(p *pair) time.Duration {
+	return time.Duration(v.tick-p.since) * v.load.period()
+}
+
+// crossing counts a crossing that shows, or is overdue.
+func (v *watch) crossing(now time.Time, client, object int, p *pair) {
+	due := v.line.due(p.crossed, max(v.load.partOf(object), v.load.partOf(v.clients[client].eye)))
+	if v.counts && p.crossed >= v.line.counted && p.band != beyond {
+		v.figures.crossings[p.band].Add(now.Sub(due))
+	}
+	p.crossed = 0
+}
+
+// begin begins the ticks of a window. What was to show before will show while nothing counts.
+func (v *watch) begin(line timeline) {
+	v.line, v.counts = line, false
+	for i := range v.clients {
+		for _, object := range v.clients[i].known {
+			v.pair(i, int(object)).crossed = 0
+		}
+	}
+}
+
+// count begins or ends to count. In the end, crossings that do not show yet count with their present age, if that is more than what is asked for.
+func (v *watch) count(now time.Time, on bool) {
+	if on {
+		v.reset()
+		v.counts = true
+		return
+	}
+	for i := range v.clients {
+		for _, object := range v.clients[i].known {
+			p := v.pair(i, int(object))
+			if p.crossed > 0 && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
+				v.crossing(now, i, int(object), p)
+			}
+		}
+	}
+	v.counts = false
+}
+
+// compare works out the bands of some clients by truth, in the newest tick, and looks at what they show.
+func (v *watch) compare(now time.Time, first, end int) {
+	for i := first; i < end; i++ {
+		c := &v.clients[i]
+		if c.eye < 0 {
+			continue
+		}
+		eye := v.world.at(v.tick, c.eye)
+		stay := c.known[:0]
+		for _, object := range c.known {
+			p := v.pair(i, int(object))
+			if v.place(p, square(eye, v.world.at(v.tick, int(object)))); p.band != beyond {
+				stay = append(stay, object)
+			}
+		}
+		c.known = stay
+		v.world.index.near(eye, v.load.reach(), func(object int, square float64) {
+			if p := v.pair(i, object); p.band == beyond {
+				if v.place(p, square); p.band != beyond {
+					c.known = append(c.known, int32(object))
+				}
+			}
+		})
+		if v.counts && (v.tick+uint32(i))%sampleTicks == 0 {
+			v.sample(now, i)
+		}
+	}
+}
+
+// place puts a pair into the band of a distance.
+func (v *watch) place(p *pair, square float64) {
+	was := p.band
+	p.band = v.load.band(was, square)
+	switch {
+	case p.band == was:
+		return
+	case p.band < was && p.crossed == 0 && p.seen < v.tick:
+		p.crossed = v.tick
+	case p.band > was:
+		p.crossed = 0 // it came back before it showed
+	}
+	p.since = v.tick
+}
+
+// sample looks at what a client shows.
+func (v *watch) sample(now time.Time, client int) {
+	for _, object := range v.clients[client].known {
+		p := v.pair(client, int(object))
+		if v.inBandFor(p) < settled+v.load.ageMax(int(p.band)) {
+			continue
+		}
+		v.figures.samples++
+		if !p.linked {
+			v.figures.missing++
+		}
+		shown := max(p.seen, v.line.first)
+		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(int(object)))))
+	}
+}
+
+// lacks returns how many of the objects in sight of clients have no link, and how many there are.
+func (v *watch) lacks() (missing, all int) {
+	for i := range v.clients {
+		for _, object := range v.clients[i].known {
+			all++
+			if !v.pair(i, int(object)).linked {
+				missing++
+			}
+		}
+	}
+	return missing, all
+}
+
+// eyes returns how many clients know which object they are.
+func (v *watch) eyes() (n int) {
+	for i := range v.clients {
+		if v.clients[i].eye >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// A timeline has the times of the ticks of a window.
+type timeline struct {
+	load    *Load
+	start   time.Time
+	first   uint32 // tick that is due at start
+	counted uint32 // the first tick that counts
+	end     uint32 // the first one that is not played any more
+}
+
+// due returns when a part of a tick is to be published.
+func (t *timeline) due(n uint32, part int) time.Time {
+	return t.start.Add(time.Duration(int32(n-t.first))*t.load.period() + t.load.after(part))
+}
