@@ -183,7 +183,7 @@ func (t *linkTable) deferPending(now instant) {
 	for _, slot := range t.pending {
 		l := &t.slots[slot]
 		l.flags &^= linkMarked
-		if !t.sends(l) {
+		if !t.core.sends(l) {
 			continue
 		}
 		s := t.core.sources[l.source]

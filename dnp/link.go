@@ -110,7 +110,7 @@ func (c *Conn) Relink(from, to *Source) error {
 	l.sent = 0
 	from.detach(l.ref)
 	t.attach(slot, l, to)
-	if t.sends(&t.slots[slot]) {
+	if t.core.sends(&t.slots[slot]) {
 		t.mark(slot)
 		t.startCatchUp(slot)
 	}
@@ -118,15 +118,15 @@ func (c *Conn) Relink(from, to *Source) error {
 	return nil
 }
 
-// ours returns the number of links that we offered.
-func (t *linkTable) ours() int { return len(t.slots) - len(t.free) - len(t.peer) }
+// ourLinks returns the number of links in a table that we offered.
+func ourLinks(t *linkTable) int { return len(t.slots) - len(t.free) - len(t.peer) }
 
 // offer makes a link to s and queues its offer.
 func (t *linkTable) offer(s *Source, readOnly bool) error {
 	if _, linked := t.find(s); linked {
 		return ErrLinked
 	}
-	if t.ours() >= t.core.cfg.LinksMax {
+	if ourLinks(t) >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
 	slot := t.newSlot()
@@ -144,30 +144,22 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	return nil
 }
 
-// EndSilent makes room for another link: it takes a link to a Silent Source down, after its farewell.
+// EndSilent makes room for another link of c: it takes a link to a Silent Source down, after its farewell.
 // It reports false if there is none, or if the peer has fewer links than it may, so that this
 // would not help.
-func (c *Conn) EndSilent() bool {
+func (e *Endpoint) EndSilent(c *Conn) bool {
 	t := &c.links
-	if t.silent == 0 || t.ours() < t.core.cfg.LinksMax {
+	if t.silent == 0 || ourLinks(t) < e.cfg.LinksMax {
 		return false
 	}
 	for i := range t.slots {
 		slot := (len(t.ids.index) + i) % len(t.slots) // another beginning each time, because the new link takes an id
-		if s := t.silentSource(slot); s != nil {
-			c.unlink(slot, s.cfg.Farewell)
+		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource && e.sources[l.source].cfg.Silent {
+			c.unlink(slot, e.sources[l.source].cfg.Farewell)
 			return true
 		}
 	}
 	return false
-}
-
-// silentSource returns the Silent Source of the link in a slot, or nil.
-func (t *linkTable) silentSource(slot int) *Source {
-	if l := &t.slots[slot]; l.phase != 0 && l.source != noSource && t.core.sources[l.source].cfg.Silent {
-		return t.core.sources[l.source]
-	}
-	return nil
 }
 
 // queueOffer queues the offer of a link behind those of the same and of higher weights.
@@ -450,7 +442,7 @@ func (e *Endpoint) SurveyLink(now time.Time, c *Conn, s *Source) (v LinkSurvey, 
 		v.Ahead = max(0, slices.Index(t.send.offers, uint16(slot)))
 	}
 	switch {
-	case !t.sends(l):
+	case !t.core.sends(l):
 	case l.sent == 0 && l.has(linkChanged): // without the flag, the values are only repeated
 		v.Lacks = len(s.changed)
 	case l.sent != 0 && (l.sent < s.changedVersion || s.dirty && s.refresh.wanted):

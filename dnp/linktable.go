@@ -47,7 +47,7 @@ func (l *link) weSend() bool {
 }
 
 // sends reports whether a link is sent values.
-func (t *linkTable) sends(l *link) bool { return l.weSend() && !t.core.sources[l.source].cfg.Silent }
+func (e *core) sends(l *link) bool { return l.weSend() && !e.sources[l.source].cfg.Silent }
 
 func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
 

@@ -136,17 +136,17 @@ func TestEndSilent(t *testing.T) {
 	}
 	link(false)
 	silent := []*Source{link(true), link(true)}
-	if s.c.EndSilent() {
+	if s.e.EndSilent(s.c) {
 		t.Fatal("a link is given up although there is room for another")
 	}
 	link(false)
 	for i := range silent {
-		if !s.c.EndSilent() {
+		if !s.e.EndSilent(s.c) {
 			t.Fatalf("no link is given up, want one of %d silent ones", len(silent)-i)
 		}
 		link(false)
 	}
-	if s.c.EndSilent() {
+	if s.e.EndSilent(s.c) {
 		t.Error("a link is given up that is not silent")
 	}
 	if n := silent[0].Links() + silent[1].Links(); n != 0 || s.e.stats.Silent != 0 {
