@@ -81,7 +81,7 @@ var rules = map[string][]string{
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
-		"internal/auth", "internal/inspect", "dnp", "dnp/command", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
+		"internal/auth", "internal/inspect", "dnp", "dnp/command", "dnp/netstate", "dnp/wire", "interest", "replication", "replication/payload", "replication/view", "bus", "subject", "cluster", "internal/turn/heap",
 	},
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
