@@ -31,7 +31,7 @@ type Figures struct {
 	KiBAll      float64 `json:"client_kib_per_s_without_interest"` // all states in all ticks, with as many bytes per update
 	Updates     float64 `json:"updates_per_s"`
 	Repeats     float64 `json:"repeats_per_s"`
-	PerUpdate   float64 `json:"wire_bytes_per_update"`
+	PerUpdate   float64 `json:"wire_bytes_per_update"` // or repeat
 	EdgeCores   float64 `json:"edge_cores"`
 	PerCore     float64 `json:"clients_per_edge_core"`
 	PlainCores  float64 `json:"edge_cores_without_interest"` // of an edge that follows the same states and shows them to nobody
@@ -103,7 +103,9 @@ func (s *scene) summary(rounds []round) *Figures {
 	f.KiBP95 = middle(func(r *round) float64 { return r.kib(0.95) })
 	f.Updates = middle(func(r *round) float64 { return float64(r.near.updates) / wall(r) })
 	f.Repeats = middle(func(r *round) float64 { return float64(r.near.repeats) / wall(r) })
-	f.PerUpdate = middle(func(r *round) float64 { return bench.Ratio(float64(r.near.bytes), float64(r.near.updates)) })
+	f.PerUpdate = middle(func(r *round) float64 {
+		return bench.Ratio(float64(r.near.bytes), float64(r.near.updates+r.near.repeats))
+	})
 	f.KiBAll = float64(l.States*l.Hz) * f.PerUpdate / 1024
 	f.EdgeCores = middle((*round).edgeCores)
 	f.PerCore = bench.Ratio(float64(l.Clients), f.EdgeCores)

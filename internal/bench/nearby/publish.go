@@ -61,9 +61,11 @@ func (s *scene) join(ctx context.Context) error {
 			return err
 		}
 		s.swarm.Do(func([]bench.Client) {
-			s.watch.compare(time.Now(), 0, len(s.watch.clients))
-			missing, all = s.watch.lacks()
 			eyes = s.watch.eyes()
+			if eyes == s.Load.Clients {
+				s.watch.compare(time.Now(), 0, len(s.watch.clients))
+				missing, all = s.watch.lacks()
+			}
 		})
 		if eyes == s.Load.Clients && missing == 0 && s.plain.Connected() == 1 {
 			bench.Progress("%d clients have %d links after %v", eyes, all, time.Since(start).Round(time.Millisecond))
@@ -76,7 +78,7 @@ func (s *scene) join(ctx context.Context) error {
 			return fmt.Errorf("%d of %d clients know which object they are, and lack %d of %d links; edges dropped:%s; generator lost %d", eyes, s.Load.Clients, missing, all,
 				s.stack.Drops(), s.swarm.Overflows())
 		}
-		time.Sleep(lookPause)
+		time.Sleep(joinPause)
 	}
 }
 

@@ -36,9 +36,10 @@ const (
 
 // Times of a run. They are arbitrary unless a reason is given.
 const (
-	warmTime  = 1500 * time.Millisecond // the edge refreshes values that stood still while the other space moved
-	quietTime = 500 * time.Millisecond  // after the last tick, for what is still on its way
-	lookPause = 20 * time.Millisecond
+	warmTime   = 1500 * time.Millisecond // the edge refreshes values that stood still while the other space moved
+	quietTime  = 500 * time.Millisecond  // after the last tick, for what is still on its way
+	startPause = 20 * time.Millisecond
+	joinPause  = 200 * time.Millisecond // clients do not answer while all that is in their sight is compared
 )
 
 // A scene is a load and its processes, publisher and clients.
@@ -195,7 +196,7 @@ type played struct {
 
 // play plays the ticks of a window in a space. With a swarm, its clients count.
 func (s *scene) play(ctx context.Context, space string, w *world, swarm *bench.Swarm) (p played, err error) {
-	line := timeline{load: &s.Load, start: time.Now().Add(lookPause), first: w.tick + 1}
+	line := timeline{load: &s.Load, start: time.Now().Add(startPause), first: w.tick + 1}
 	line.counted = line.first + s.Load.ticks(warmTime)
 	line.end = line.counted + s.Load.ticks(s.Window)
 	if swarm != nil {
