@@ -142,6 +142,9 @@ func (s *Source) Remove() {
 	s.e.freeSources = append(s.e.freeSources, s.handle)
 }
 
+// Weight returns the weight of links to the Source among those that wait for a budget.
+func (s *Source) Weight() float32 { return s.weight }
+
 // touch starts a new version, unless one is open.
 func (s *Source) touch() {
 	if s.dirty {

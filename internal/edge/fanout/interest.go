@@ -263,9 +263,9 @@ func (n *interests) setEyes(now time.Time, session *Session) {
 		points = append(points, at)
 	}
 	if len(points) > 0 {
-		session.sees = true
 		n.space.counts.Seeing++
 	}
+	session.sees = len(points)
 	n.bander.SetEyes(now, session.sight, points...)
 }
 
@@ -302,8 +302,8 @@ func (n *interests) dropEyes(session *Session) {
 		}
 	}
 	session.eyes = nil
-	if session.sees {
-		session.sees = false
+	if session.sees > 0 {
+		session.sees = 0
 		n.space.counts.Seeing--
 	}
 }

@@ -30,7 +30,7 @@ type Session struct {
 	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
 	sight       *interest.Sight          // what the client sees; nil if the space has no interests
 	eyes        []*eye                   // of the sight that follow states
-	sees        bool                     // it has eyes
+	sees        int                      // how many eyes the sight has
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
 	unsubscribe func()                   // from the messages for this client
