@@ -188,6 +188,11 @@ bench-carriers: build ## Clients by UDP, WebSocket and WebTransport side by side
 	bin/dnpctl bench --case "$(CARRIERCASE)" --carrier udp,websocket,webtransport --rounds 5 --window 2s --json "$(BENCHJSON)" $(ARGS)
 	bin/dnpctl bench --idle 10000 --carrier udp,websocket
 
+.PHONY: bench-interest
+bench-interest: build ## 10,000 objects that wander about and 500 clients that see their neighbourhood, with a picture in tmp/interest.svg, 2 minutes (ARGS="--at-once" and so on)
+	@mkdir -p tmp
+	bin/dnpctl bench-interest --svg tmp/interest.svg --json tmp/interest.json $(ARGS)
+
 .PHONY: bench-trace
 bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
 	@GO="$(GO)" scripts/bench-trace
