@@ -145,6 +145,20 @@ func (s *Source) Remove() {
 // Weight returns the weight of links to the Source among those that wait for a budget.
 func (s *Source) Weight() float32 { return s.weight }
 
+// expectMax is the longest time for which Expect puts repeats off. Of a loss before it, clients see nothing for two and a half
+// times as long.
+const expectMax = time.Second
+
+// Expect says that the values that changed are going to change again within d, which makes up for a loss as well as a repeat
+// would. It holds until it is called again, for changes that replace all that waits for a repeat. 0, and more than a second, mean that
+// nothing is expected.
+func (s *Source) Expect(d time.Duration) {
+	if d > expectMax {
+		d = 0
+	}
+	s.refresh.expected = d
+}
+
 // touch starts a new version, unless one is open.
 func (s *Source) touch() {
 	if s.dirty {
@@ -278,6 +292,7 @@ type refresher struct {
 	quiet    instant       // the Flush of the last true change
 	base     uint32        // values newer than this are to be repeated
 	shift    time.Duration // how much later the repeats are because of a rhythm of changes
+	expected time.Duration // see Expect
 }
 
 // rhythmMax is the longest pause between changes that counts as a rhythm, 8 Hz. It
@@ -293,8 +308,11 @@ func rhythmShift(pause, first time.Duration) time.Duration {
 	if pause < first || pause > rhythmMax {
 		return 0
 	}
-	return max(0, pause+pause/2-first)
+	return expectedShift(pause, first)
 }
+
+// expectedShift is the same for a change that is expected after a time.
+func expectedShift(after, first time.Duration) time.Duration { return max(0, after+after/2-first) }
 
 // flushed notes that the open version was sent.
 func (s *Source) flushed(now instant) {
@@ -310,9 +328,9 @@ func (s *Source) flushed(now instant) {
 	}
 	switch {
 	case r.timer.place == 0:
-		r.base, r.shift = s.version-1, 0
+		r.base, r.shift = s.version-1, expectedShift(r.expected, steps[0])
 	case s.replaced():
-		r.base, r.shift = s.version-1, rhythmShift(now.sub(r.quiet), steps[0])
+		r.base, r.shift = s.version-1, max(rhythmShift(now.sub(r.quiet), steps[0]), expectedShift(r.expected, steps[0]))
 	default: // the other values must not wait for the rhythm of one
 		r.shift = 0
 	}

@@ -165,6 +165,45 @@ func TestRefreshKnowsRhythm(t *testing.T) {
 	}
 }
 
+// TestRefreshExpectsChanges changes a state five times a second, as its owner said, and once in a second.
+func TestRefreshExpectsChanges(t *testing.T) {
+	for _, period := range []time.Duration{200 * time.Millisecond, time.Second} {
+		cfg := quiet()
+		cfg.Refresh = nil
+		s, src := linked(t, cfg, true, "uint8")
+		src.Expect(period)
+		for n := range 10 {
+			set(src, 0, fmt.Sprintf("%02x", n+1))
+			s.flush()
+			s.wait(period)
+		}
+		if n := s.e.stats.Refreshes; n != 0 {
+			t.Errorf("%d refreshes of a value that changes each %v, as was expected", n, period)
+		}
+		s.wait(period/2 - time.Millisecond)
+		if n := s.e.stats.Refreshes; n != 0 {
+			t.Errorf("%d refreshes before the change is overdue", n)
+		}
+		if s.wait(time.Millisecond); s.e.stats.Refreshes != 1 {
+			t.Errorf("%d refreshes half a period after the change was due, want 1", s.e.stats.Refreshes)
+		}
+		src.Expect(0)
+		set(src, 0, "77")
+		s.flush()
+		if s.wait(60 * time.Millisecond); s.e.stats.Refreshes != 2 {
+			t.Errorf("%d refreshes after a change that none is expected to follow, want 2", s.e.stats.Refreshes)
+		}
+		s.wait(2 * time.Second)
+		before := s.e.stats.Refreshes
+		src.Expect(2 * time.Second)
+		set(src, 0, "78")
+		s.flush()
+		if s.wait(60 * time.Millisecond); s.e.stats.Refreshes != before+1 {
+			t.Errorf("%d refreshes of a change that is followed so late that a loss would be seen, want 1", s.e.stats.Refreshes-before)
+		}
+	}
+}
+
 func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil

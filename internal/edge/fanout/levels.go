@@ -180,9 +180,20 @@ func (l *level) copyDue(now time.Time) {
 		quiet := l.changedAt.Add(quietAfter)
 		if l.copyIf(func(i int) bool { return !now.Before(quiet) || l.far(i) }) {
 			l.used = l.periodOf(now)
+			l.expect(now.Before(quiet))
 		}
 	}
 	l.dueAt = l.next(now)
+}
+
+// expect says when values that were just copied will be again. A state that goes on changing has newer ones for the next
+// period, which make up for a loss; one that is quiet has not.
+func (l *level) expect(changing bool) {
+	if changing {
+		l.source.Expect(l.period)
+	} else {
+		l.source.Expect(0)
+	}
 }
 
 // next returns when there is something to do; the zero time for never.
