@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/simnet"
 	"github.com/dnprelay/dnprelay/replication"
@@ -146,5 +147,52 @@ func TestSight(t *testing.T) {
 	}
 	if counts := e.worker.Counts(); counts.Seeing != 1 || counts.BandMoves != 5 {
 		t.Errorf("%d sessions have eyes, states came into other bands %d times; want 1 and 5", counts.Seeing, counts.BandMoves)
+	}
+}
+
+// TestCrossings lets an object come near at 60 moments of a look.
+func TestCrossings(t *testing.T) {
+	w, e := newField(t, nil)
+	c := w.watcher(e)
+	w.mustPublish("s", put("player."+c.name, 0, ""))
+	w.mustPublish("s", put("npc", 50, `{`+walkerBands+`}`))
+	c.sees("the state appears", "npc", 50)
+	for i := range 60 {
+		w.mustPublish("s", move("npc", 1000))
+		w.net.Run(time.Second + time.Duration(37*i%250)*time.Millisecond)
+		x := float32(10 + i)
+		w.mustPublish("s", move("npc", float64(x)))
+		c.sees("the state comes near", "npc", x)
+	}
+	if c.ups["npc"] != 1 {
+		t.Errorf("the link came up %d times, want once", c.ups["npc"])
+	}
+}
+
+// TestUnlink: beyond its bands the link of a state ends with its farewell, and comes again with it.
+func TestUnlink(t *testing.T) {
+	w, e := newField(t, nil)
+	c, blind := w.watcher(e), w.watcher(e)
+	w.mustPublish("s", put("player."+c.name, 0, ""))
+	w.mustPublish("s", put("npc", 50, `{`+walkerBands+`,"beyond":"unlink"}`))
+	c.sees("the state appears", "npc", 50)
+	w.net.Run(time.Second)
+	w.explains("the state is near", c.name, "npc", inspect.InSight, inspect.Linked, inspect.UpToDate)
+	w.explains("the client has no eye", blind.name, "npc", inspect.OutOfSight)
+	for i := range 3 {
+		w.mustPublish("s", move("npc", 900))
+		w.within(time.Second, "the link ends, with the farewell", func() bool { return len(c.said) == i+1 && c.LinkNamed("npc") == nil })
+		w.explains("the state is far away", c.name, "npc", inspect.InAudience, inspect.OutOfSight)
+		got := len(c.shown["npc"])
+		w.mustPublish("s", move("npc", 950+float64(i)))
+		w.net.Run(5 * time.Second)
+		if len(c.shown["npc"]) != got {
+			t.Error("the client is shown where the state is")
+		}
+		w.mustPublish("s", move("npc", float64(60+i)))
+		c.sees("the state is back", "npc", float32(60+i))
+	}
+	if len(blind.shown["npc"])+blind.ups["npc"] > 0 {
+		t.Error("a client without an eye is shown the state")
 	}
 }
