@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/internal/bench/nearby"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/subject"
@@ -77,6 +78,27 @@ func (c *benchCommand) byCarriers() ([]bench.Case, error) {
 		return nil, &config.UsageError{Problem: err.Error()}
 	}
 	return bench.ByCarriers(one, carriers), one.Validate()
+}
+
+// Run measures and prints a table.
+func (c *benchInterestCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	self, bin, err := benchPrograms(c.Bin)
+	if err != nil {
+		return err
+	}
+	load, err := c.load()
+	if err != nil {
+		return err
+	}
+	r := nearby.Runner{
+		Flags: bench.Flags{Rounds: c.Rounds, Window: c.Window, Workers: c.Workers, Tick: c.Tick, Flush: c.Flush, Bin: bin},
+		Load:  load, Self: self, Profile: c.Profile,
+	}
+	figures, err := r.Run(ctx)
+	if figures == nil {
+		return err
+	}
+	return errors.Join(err, nearby.Write(os.Stdout, figures), bench.WriteJSON(c.JSON, figures), figures.WriteSVG(c.SVG))
 }
 
 // BenchProcesses are the commands that a benchmark runs in processes of their own.

@@ -27,6 +27,7 @@
 //	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
 //	dnpctl seal                                    hide the subjects of the store after an upgrade
 //	dnpctl bench --quick                           measure what updates cost on this machine
+//	dnpctl bench-interest                          measure what interest by distance costs
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
 package main
