@@ -95,7 +95,7 @@ func TestLevelOfDetail(t *testing.T) {
 		return far.has("S", 0, f32(float32(x))) && far2.has("S", 0, f32(float32(x)))
 	})
 	w.within(2*time.Second, "all clients have it when the rate allows", func() bool { return gone.has("S", 0, f32(float32(x))) })
-	far.seen = far.seen[len(far.seen)-1:] // its repeats are still to come
+	far.seen = far.seen[len(far.seen)-1:]              // its repeats are still to come
 	for _, dx := range []float64{1, 2, 3, 2, 1, 3.9} { // within 8 × 0.5
 		w.sail(x+dx-1, 1, 20*time.Millisecond)
 		w.net.Run(300 * time.Millisecond)

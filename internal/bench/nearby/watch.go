@@ -173,7 +173,7 @@ func (v *watch) show(now time.Time, client, object int, value []byte) {
 	p := v.pair(client, object)
 	newer := n > p.seen
 	p.seen = max(p.seen, n)
-	if p.crossed > 0 && n >= p.crossed {
+	if p.crossed > 0 && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
 		v.crossing(now, client, object, p)
 	}
 	if !v.counts {
@@ -276,7 +276,7 @@ func (v *watch) place(p *pair, square float64) {
 	switch {
 	case p.band == was:
 		return
-	case p.band < was && p.crossed == 0 && p.seen < v.tick:
+	case p.band < was && p.crossed == 0 && (!p.linked || p.seen+v.load.fresh(p.band) < v.tick): // a link that slept for a moment only has a value that is fresh enough
 		p.crossed = v.tick
 	case p.band > was:
 		p.crossed = 0 // it came back before it showed
