@@ -198,6 +198,13 @@ func TestJump(t *testing.T) {
 	if s.spaces.counts.Looks != looks {
 		t.Error("a value that is no place brings a look")
 	}
+	s.say(sees("alice", `[0,0,0]`), sees("bob", `[[0,0,0],"player"]`))
+	s.move("player", 0)
+	s.wait(lookTime)
+	s.shows("all eyes are far away", "npc", "asleep", "asleep")
+	s.move("player", 2000)
+	s.wait(lookTime)
+	s.shows("the player is no longer alice's eye, and bob's second one", "npc", "asleep", "all")
 }
 
 // TestNowhere: a place that is not finite, or absent, is beyond all bands, and so is an eye there.
@@ -259,6 +266,9 @@ func TestRules(t *testing.T) {
 	s.shows("what it says about a client replaces the band, but for the weight", "npc", "9/0/2", "-")
 	s.put("npc", 200, `,"lod":[],"interest":null`)
 	s.shows("without interest", "npc", "all", "all")
+	s.move("npc", 5000)
+	s.wait(lookTime)
+	s.shows("wherever it is", "npc", "all", "all")
 	s.put("npc", 200, walker)
 	s.wait(lookTime)
 	s.shows("with one again", "npc", "-", "-")
