@@ -264,10 +264,13 @@ func TestRules(t *testing.T) {
 	s.put("npc", 200, `,"lod":[{"clients":["alice"],"precision":9}]`)
 	s.wait(lookTime)
 	s.shows("what it says about a client replaces the band, but for the weight", "npc", "9/0/2", "-")
-	s.put("npc", 200, `,"lod":[],"interest":null`)
+	s.put("npc", 200, `,"lod":[]`+walker)
+	s.put("npc", 200, `,"interest":null`)
 	s.shows("without interest", "npc", "all", "all")
-	s.move("npc", 5000)
-	s.wait(lookTime)
+	for _, x := range []float64{10, 5000} {
+		s.move("npc", x)
+		s.wait(lookTime)
+	}
 	s.shows("wherever it is", "npc", "all", "all")
 	s.put("npc", 200, walker)
 	s.wait(lookTime)
@@ -410,6 +413,7 @@ func TestResumedSight(t *testing.T) {
 	replica := s.spaces.Replica("arena")
 	replica.Reconnected(s.now)
 	carol.Resume(s.now, conn, 0, command.Progress{})
+	carol.space.Described(replica.ByKey("secret"))
 	s.wait(lookTime)
 	for key := range ids {
 		if got := s.shown(carol, key); got != "all" {

@@ -52,7 +52,7 @@ var mutantList = []mutants.Mutant{
 	// A session of another edge.
 	{Name: "restored_before_a_look", File: spaceFile, Old: "\t\t\ts.near.advance(now, now)\n", New: "", Run: "^TestResumedSight$"},
 	{Name: "restored_is_blind", File: spaceFile, Old: "\t\t\ts.near.see(now, session)\n", New: "", Run: "^TestResumedSight$"},
-	{Name: "restored_sees_too_early", File: "internal/edge/fanout/interest.go", Old: "if !session.unaligned {", New: "if true {", Run: "^TestResumedSight$"},
+	{Name: "restored_judged_too_early", File: spaceFile, Old: "if session.unaligned && st.Desc.Interest != \"\" {", New: "if false {", Run: "^TestResumedSight$"},
 }
 
 func TestMutantsApply(t *testing.T) { mutants.Check(t, mutantList) }
