@@ -402,9 +402,12 @@ const promptly = 25 * time.Millisecond
 
 // prompt wants a client to have what its edge's replica has, if both had the time.
 func (p *player) prompt(a *audit) {
-	now, r, most := a.g.net.Now(), p.edge.replica(audited), promptly
+	now, r, most, young := a.g.net.Now(), p.edge.replica(audited), promptly, 2*promptly
 	if p.carried != nil {
 		most = carriedPrompt
+	}
+	if p.carried != nil && a.g.eye.Key != "" {
+		young = herdOffered
 	}
 	switch {
 	case r == nil || p.edge.paused || p.Phase() != dnptest.Connected || now.Sub(p.edge.look.changedAt) < most:
@@ -419,7 +422,7 @@ func (p *player) prompt(a *audit) {
 		}
 		at, ok := p.linked[message]
 		l := p.LinkNamed(message)
-		if !ok || now.Sub(at) < 2*promptly || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
+		if !ok || now.Sub(at) < young || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
 			continue
 		}
 		for i := range sampled(st.Values) {

@@ -48,6 +48,10 @@ const (
 	eyeKey    = "eye."
 )
 
+// herdOffered is how long a carried client may have a link before the edge knows: LinkUp is lost with a connection, and the
+// offers of a herd are many, each of which has to be acknowledged before the edge presumes it.
+const herdOffered = 4 * time.Second
+
 // herdEye is the eye that relays give to clients in a round with a herd.
 var herdEye = replication.Eye{Key: eyeKey + replication.ClientInEye, Value: "pos"}
 

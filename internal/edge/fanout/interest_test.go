@@ -198,6 +198,13 @@ func TestJump(t *testing.T) {
 	if s.spaces.counts.Looks != looks {
 		t.Error("a value that is no place brings a look")
 	}
+	s.say(sees("alice", `[0,0,0]`), sees("bob", `[[0,0,0],"player"]`))
+	s.move("player", 0)
+	s.wait(lookTime)
+	s.shows("all eyes are far away", "npc", "asleep", "asleep")
+	s.move("player", 2000)
+	s.wait(lookTime)
+	s.shows("the player is no longer alice's eye, and bob's second one", "npc", "asleep", "all")
 }
 
 // TestNowhere: a place that is not finite, or absent, is beyond all bands, and so is an eye there.
@@ -257,8 +264,14 @@ func TestRules(t *testing.T) {
 	s.put("npc", 200, `,"lod":[{"clients":["alice"],"precision":9}]`)
 	s.wait(lookTime)
 	s.shows("what it says about a client replaces the band, but for the weight", "npc", "9/0/2", "-")
-	s.put("npc", 200, `,"lod":[],"interest":null`)
+	s.put("npc", 200, `,"lod":[]`+walker)
+	s.put("npc", 200, `,"interest":null`)
 	s.shows("without interest", "npc", "all", "all")
+	for _, x := range []float64{10, 5000} {
+		s.move("npc", x)
+		s.wait(lookTime)
+	}
+	s.shows("wherever it is", "npc", "all", "all")
 	s.put("npc", 200, walker)
 	s.wait(lookTime)
 	s.shows("with one again", "npc", "-", "-")
@@ -400,6 +413,7 @@ func TestResumedSight(t *testing.T) {
 	replica := s.spaces.Replica("arena")
 	replica.Reconnected(s.now)
 	carol.Resume(s.now, conn, 0, command.Progress{})
+	carol.space.Described(replica.ByKey("secret"))
 	s.wait(lookTime)
 	for key := range ids {
 		if got := s.shown(carol, key); got != "all" {
