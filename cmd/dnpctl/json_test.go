@@ -34,6 +34,19 @@ type modelCommand struct{ model *kong.Application }
 func (c *modelCommand) SetModel(m *kong.Application)            { c.model = m }
 func (c *modelCommand) Run(context.Context, *slog.Logger) error { return nil }
 
+// model returns the model of the commands of dnpctl.
+func model(t *testing.T) *kong.Application {
+	t.Helper()
+	all := struct {
+		Commands commands     `embed:""`
+		Model    modelCommand `cmd:"" hidden:""`
+	}{}
+	if code := (config.Program{Name: "dnpctl", Commands: &all}).Main([]string{"model"}); code != config.ExitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	return all.Model.model
+}
+
 // withoutJSON are the commands that print no data, and say why.
 var withoutJSON = map[string]string{
 	"console":        "it serves a page, and prints its address",
@@ -56,13 +69,6 @@ var jsonElsewhere = map[string]string{
 // TestEveryCommandHasJSON goes through all commands: each has --json, and a script or test that reads what it prints then. So a command that
 // is added cannot go without.
 func TestEveryCommandHasJSON(t *testing.T) {
-	all := struct {
-		Commands commands     `embed:""`
-		Model    modelCommand `cmd:"" hidden:""`
-	}{}
-	if code := (config.Program{Name: "dnpctl", Commands: &all}).Main([]string{"model"}); code != config.ExitOK {
-		t.Fatalf("exit code %d", code)
-	}
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,7 @@ func TestEveryCommandHasJSON(t *testing.T) {
 	for name := range withoutJSON {
 		unused[name] = true
 	}
-	for _, leaf := range all.Model.model.Leaves(true) {
+	for _, leaf := range model(t).Leaves(true) {
 		name := strings.TrimPrefix(leaf.Path(), "dnpctl ")
 		_, exempt := withoutJSON[name]
 		delete(unused, name)

@@ -95,6 +95,41 @@ func TestWhyAcrossNodes(t *testing.T) {
 	w.explains("the relay is dead", p.name, "tower", inspect.HolderAway, inspect.Linked)
 }
 
+// TestWhyTakeover asks while a durable session changes its edge: because its edge leaves, and because its edge died.
+func TestWhyTakeover(t *testing.T) {
+	w, p, first := silentClient(t, *seed)
+	w.explains("an edge serves the client", p.name, "tower", inspect.InAudience, inspect.Linked)
+	first.drain()
+	w.explains("the edge leaves", p.name, "tower", inspect.EdgeDraining, inspect.Linked)
+
+	w, p, first = silentClient(t, *seed)
+	first.ends()
+	w.explains("the edge died, and no other has noticed", p.name, "tower", inspect.EdgeAway)
+	var seen []inspect.Code // in the order in which they came first
+	w.on("_INBOX.takeover", func(m bus.Msg) {
+		var a inspect.WhyAnswer
+		if err := json.Unmarshal(m.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range a.Reasons {
+			if !slices.Contains(seen, r.Code) {
+				seen = append(seen, r.Code)
+			}
+		}
+	})
+	body := fmt.Appendf(nil, `{"client":%q,"key":"tower"}`, p.name)
+	w.net.Every(20*time.Millisecond, func() bool { // as often as nodes answer
+		if err := w.game.Publish(bus.Msg{Subject: w.subjects.Why("s"), Reply: "_INBOX.takeover", Data: body}); err != nil {
+			t.Error(err)
+		}
+		return !slices.Contains(seen, inspect.Linked)
+	})
+	w.within(15*time.Second, "another edge serves the client", func() bool { return slices.Contains(seen, inspect.Linked) })
+	if seen[0] != inspect.Adopting {
+		t.Errorf("the edges gave the reasons %v, want adopting before the others", seen)
+	}
+}
+
 // TestLook reads the lists of spaces, nodes and clients.
 func TestLook(t *testing.T) {
 	w, e := newWorldWithEdge(t, nil)
