@@ -144,15 +144,15 @@ func (c *terminal) press(keys string) {
 }
 
 // ends waits for the end of the program, and wants that it left the terminal as it was.
-func (c *terminal) ends(why string) {
+func (c *terminal) ends(code int, why string) {
 	c.Helper()
 	select {
 	case <-c.p.ended:
 	case <-time.After(patience):
 		c.Fatalf("%s: the program does not end; the screen is\n%s", why, c.text())
 	}
-	if code := c.p.cmd.ProcessState.ExitCode(); code != 0 {
-		c.Errorf("%s: exit code %d, want 0; it wrote %q", why, code, c.raw.String())
+	if got := c.p.cmd.ProcessState.ExitCode(); got != code {
+		c.Errorf("%s: exit code %d, want %d; it wrote %q", why, got, code, c.raw.String())
 	}
 	select {
 	case <-c.ended:
@@ -197,15 +197,32 @@ func TestTop(t *testing.T) {
 	c.press("\x1b")
 	c.shows("back at the states", "CHANGES▾")
 	c.press("q")
-	c.ends("the key q")
+	c.ends(0, "the key q")
 	if strings.Contains(c.raw.String(), "\x1b[31m") || strings.Contains(c.raw.String(), ";38;") {
 		t.Errorf("with NO_COLOR the program wrote colours: %q", c.raw.String())
 	}
 
 	c = inTerminal(t, nil, "top", nats)
 	c.shows("the overview", "1 relay, 1 edge")
-	if err := c.p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	c.p.term()
+	c.ends(0, "a signal")
+}
+
+// TestProgress: a long command shows on a terminal how far it is, and leaves nothing of that behind. With --json it shows nothing.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	args := []string{"check", "demo", "127.0.0.1:1", "--nats-url=nats://127.0.0.1:1", "--timeout=5m"}
+	c := inTerminal(t, nil, args...)
+	c.shows("how far the check is", "s  step 1 of 5, for 5m0s at most: a relay accepted a state in space demo")
+	c.p.term()
+	c.ends(1, "a signal")
+	if text := c.text(); strings.Contains(text, "step 1 of 5") || !strings.Contains(text, "no  a relay accepted a state") {
+		t.Errorf("at the end the screen is\n%s\nwant the results and no progress", text)
 	}
-	c.ends("a signal")
+
+	c = inTerminal(t, nil, append(args, "--json", "--timeout=3s")...) // three times as long as nothing is shown
+	c.ends(1, "its timeout")
+	if raw := c.raw.String(); strings.Contains(raw, "step 1 of 5") || strings.Contains(raw, "\x1b") || !strings.Contains(raw, `"ok":false`) {
+		t.Errorf("with --json it wrote %q", raw)
+	}
 }

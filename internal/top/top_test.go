@@ -232,6 +232,36 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// recording is the block of README.md that has screens.
+var recording = regexp.MustCompile("(?s)(<!-- readme: tested TestRecording -->\n```text\n)(.*?)(```\n)")
+
+// TestRecording compares the screens of README.md with those that the model shows; -update writes them.
+func TestRecording(t *testing.T) {
+	s := newScreenTest(t)
+	s.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+	first := s.text()
+	s.press("4", "enter", "down", "enter")
+	lines := strings.Split(s.text(), "\n")
+	second := strings.TrimRight(strings.Join(lines[:len(lines)-2], "\n"), "\n") // without the help at the bottom and blank lines before it
+	want := first + "\n" + second + "\n"
+	const file = "../../README.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := recording.FindSubmatchIndex(text)
+	if at == nil {
+		t.Fatal("README.md has no recording")
+	}
+	if got := string(text[at[4]:at[5]]); got != want && *update {
+		if err := os.WriteFile(file, slices.Concat(text[:at[4]], []byte(want), text[at[5]:]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got != want {
+		t.Errorf("the recording of README.md is\n%s\nwant, which go test ./internal/top -update writes,\n%s", got, want)
+	}
+}
+
 // TestAnySize presses random keys on screens of any size: no line is too wide, and none too many.
 func TestAnySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
