@@ -103,31 +103,31 @@ func TestWhyTakeover(t *testing.T) {
 	w.explains("the edge leaves", p.name, "tower", inspect.EdgeDraining, inspect.Linked)
 
 	w, p, first = silentClient(t, *seed)
-	first.ends()
-	w.explains("the edge died, and no other has noticed", p.name, "tower", inspect.EdgeAway)
-	var seen []inspect.Code // in the order in which they came first
-	w.on("_INBOX.takeover", func(m bus.Msg) {
-		var a inspect.WhyAnswer
-		if err := json.Unmarshal(m.Data, &a); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range a.Reasons {
-			if !slices.Contains(seen, r.Code) {
-				seen = append(seen, r.Code)
-			}
-		}
-	})
-	body := fmt.Appendf(nil, `{"client":%q,"key":"tower"}`, p.name)
-	w.net.Every(20*time.Millisecond, func() bool { // as often as nodes answer
-		if err := w.game.Publish(bus.Msg{Subject: w.subjects.Why("s"), Reply: "_INBOX.takeover", Data: body}); err != nil {
-			t.Error(err)
-		}
-		return !slices.Contains(seen, inspect.Linked)
-	})
-	w.within(15*time.Second, "another edge serves the client", func() bool { return slices.Contains(seen, inspect.Linked) })
-	if seen[0] != inspect.Adopting {
-		t.Errorf("the edges gave the reasons %v, want adopting before the others", seen)
+	for _, e := range w.edges {
+		e.ends()
 	}
+	w.explains("all edges died", p.name, "tower", inspect.EdgeAway)
+	next := w.edges[slices.IndexFunc(w.edges, func(e *takeoverEdge) bool { return e != first })]
+	name := fmt.Sprintf("%s.%d", next.name, w.starts+1) // on the bus
+	w.hub.Cut("relay1", name, true)                     // so that the edge waits for the space
+	next.boot()
+	w.comesToExplain("an edge takes the session over", p.name, "tower", inspect.Adopting)
+	w.hub.Cut("relay1", name, false)
+	w.comesToExplain("the edge serves the client", p.name, "tower", inspect.Linked)
+}
+
+// comesToExplain waits until the nodes give a reason. It asks less often than nodes answer.
+func (w *world) comesToExplain(because, client, key string, want inspect.Code) {
+	w.Helper()
+	var text string
+	for range 150 {
+		var codes []inspect.Code
+		if codes, text = w.why(client, key); slices.Contains(codes, want) {
+			return
+		}
+		w.net.Run(50 * time.Millisecond)
+	}
+	w.Fatalf("%s: why %s %s never has the reason %s; at last it has\n%s", because, client, key, want, text)
 }
 
 // TestLook reads the lists of spaces, nodes and clients.

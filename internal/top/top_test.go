@@ -383,6 +383,7 @@ func TestRates(t *testing.T) {
 	if got := stateRates(a, b); got[0].changeRate != 10 || got[1].changeRate != 0 {
 		t.Errorf("rates of states: %+v, want 10 and 0", got)
 	}
+	a.At = b.At.Add(time.Second)
 	if got := stateRates(b, a); got[0].changeRate != 0 {
 		t.Errorf("rates of counters that went back: %+v, want 0", got)
 	}

@@ -46,7 +46,7 @@ func (m *Model) screen() []string {
 			list[i] = ansi.Truncate(line, m.width, "") + plain
 		}
 	}
-	return list[:min(len(list), m.height)]
+	return list
 }
 
 // room returns how many rows a list shows.
