@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -120,18 +121,22 @@ func (c *terminal) text() string { return c.screen.String() }
 // shows waits until the screen has all the texts.
 func (c *terminal) shows(why string, texts ...string) {
 	c.Helper()
+	c.until(fmt.Sprintf("%s: want %q", why, texts), func(screen string) bool {
+		return !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(screen, s) })
+	})
+}
+
+// until waits until the screen is as wanted.
+func (c *terminal) until(why string, wanted func(screen string) bool) {
+	c.Helper()
 	over := time.After(patience)
-	for {
-		now := c.text()
-		if !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(now, s) }) {
-			return
-		}
+	for !wanted(c.text()) {
 		select {
 		case <-c.news:
 		case <-c.p.ended:
 			c.Fatalf("%s: the program has ended, the screen is\n%s", why, c.text())
 		case <-over:
-			c.Fatalf("%s: want %q on the screen, which is\n%s", why, texts, c.text())
+			c.Fatalf("%s; the screen is\n%s", why, c.text())
 		}
 	}
 }
@@ -186,6 +191,8 @@ func TestTop(t *testing.T) {
 	name := found.Client[:12] // a long name is shortened
 	c := inTerminal(t, []string{"NO_COLOR=1"}, "top", nats)
 	c.shows("the overview has a part of each list, and rates of the demo", "1 relay, 1 edge, 1 space, 1 client", "demo", name, "ball", "ready")
+	moves := regexp.MustCompile(`(?m)^ball +\d+\.\d `)
+	c.until("want a rate of changes of the ball, which moves", moves.MatchString)
 	c.press("4")
 	c.shows("the clients", "Clients of the spaces with the most clients", name)
 	c.press("\r")

@@ -31,7 +31,7 @@ const clear = "\r\x1b[K"
 
 // A Status is how far a command is.
 type Status struct {
-	Done, Total int // Total 0: nobody knows how much there is, and the line has the time instead
+	Done, Total int // with Total 0 the line has no bar, but the time
 	Text        string
 }
 

@@ -19,7 +19,7 @@ func TestLine(t *testing.T) {
 		{"a bar", time.Second, Status{Done: 500, Total: 1200, Text: "kB"}, clear + "[########............] 41 %  kB"},
 		{"nothing is done", time.Second, Status{Total: 3, Text: "cases"}, clear + "[....................] 0 %  cases"},
 		{"all is done, and more", time.Second, Status{Done: 9, Total: 3, Text: "cases"}, clear + "[####################] 100 %  cases"},
-		{"nobody knows the end", 12 * time.Second, Status{Text: "waiting"}, clear + "12 s  waiting"},
+		{"the end is not known", 12 * time.Second, Status{Text: "waiting"}, clear + "12 s  waiting"},
 		{"a long text is cut", 12 * time.Second, Status{Text: strings.Repeat("ü", 99)}, clear + "12 s  " + strings.Repeat("ü", 33)},
 	} {
 		var out strings.Builder

@@ -204,7 +204,7 @@ func groups(names ...string) replication.Op {
 	return replication.Op{Audience: replication.Audience{Kind: replication.AudienceListed, Groups: names}, HasAudience: true}
 }
 
-// resume continues the session of a client whose edge is gone. Nobody plays that client.
+// resume continues the session of a client whose edge is gone. The client says nothing.
 func (w *whyTest) resume(client string) {
 	w.Helper()
 	claims := newClaims()
