@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,24 @@ func TestGodotClientTypes(t *testing.T) {
 	for _, key := range []string{"back", "mine"} {
 		eventually(t, "the game gets the values of "+key, func() bool { return len(want) == wire.ValueTypes && reflect.DeepEqual(s.valuesOf(key), want) })
 	}
+	p.clean()
+}
+
+// TestGodotClientFields: the GDScript client reads the fields of a data value and writes them, so that the game server
+// has them by name, and sees those that the game server sets.
+func TestGodotClientFields(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(`{"op":"put","key":"tank","describe":true,"access":"read-write","values":[{"name":"gun","type":"data","value":{"aim":[1,2,-3],"shots":7,"on":[0,9]},
+		"fields":[{"name":"aim","type":"vector3f16"},{"name":"shots","type":"uint16"},{"name":"on","type":"point2s64"}]}]}`)
+	p := engine(t, godotClient+"/test/fields.gd", "EDGE=udp://"+s.edge.Addrs()[0].String())
+	p.says("fields (1, 2, -3) 7 [0, 9]")
+	p.says("fields (0, 0.5, 0) 8 [1, 2]")
+	eventually(t, "the game has what the client wrote", func() bool {
+		return slices.Equal(s.valuesOf("tank"), []string{`{"aim":[0,0.5,0],"shots":8,"on":[1,2]}`})
+	})
+	s.publish(`{"op":"set","key":"tank","values":{"gun":{"aim":[4,0,0],"shots":65535,"on":[-1,3]}}}`)
+	p.says("fields (4, 0, 0) 65535 [-1, 3]")
 	p.clean()
 }
 

@@ -35,6 +35,7 @@ var renames = []rename{
 	{regexp.MustCompile(`\bFuncRef\b`), "Callable"},
 	{regexp.MustCompile(`\bOS\.get_ticks_`), "Time.get_ticks_"},
 	{regexp.MustCompile(`\.empty\(\)`), ".is_empty()"},
+	{regexp.MustCompile(`\.is_valid_integer\(\)`), ".is_valid_int()"},
 	{regexp.MustCompile(`\.to_utf8\(\)`), ".to_utf8_buffer()"},
 	{regexp.MustCompile(`\.linear_interpolate\(`), ".lerp("},
 	{regexp.MustCompile(`\blinear_interpolate\b`), "lerp"},

@@ -4,7 +4,7 @@
 extends "value.gd"
 
 const State = preload("state.gd")
-const Window = preload("window.gd")
+const SendWindow = preload("window.gd")
 const Codec = preload("value.gd")
 
 const MODULUS = 65535
@@ -53,7 +53,7 @@ const DUE = 3 # when it goes again; -1 after the last time
 var out = [] # datagrams to send
 var events = []
 var phase = "connecting" # established, closed
-var window = Window.new()
+var window = SendWindow.new()
 var states = {} # linked states by LinkId, those of the client, too
 var updates = 0 # values that came
 var hidden_close = false # the carrier does not tell when the edge closes it
@@ -429,7 +429,8 @@ func _bind(state):
 	states[state.link] = state
 
 
-# Reads the link message of a state: plain text is its key; JSON with "v":1 has the key and names of the values.
+# Reads the link message of a state: plain text is its key; JSON with "v":1 has the key, names of the values, and fields of
+# data.
 static func describe(state):
 	var text = state.message.get_string_from_utf8()
 	state.key = text
@@ -443,6 +444,12 @@ static func describe(state):
 	if typeof(d.get("names")) == TYPE_ARRAY:
 		for name in d["names"]:
 			state.names.append(str(name))
+	if typeof(d.get("fields")) == TYPE_DICTIONARY:
+		for index in d["fields"]:
+			var i = int(index) if index.is_valid_integer() else -1
+			var list = Codec.fields_of(d["fields"][index])
+			if list != null and i >= 0 and i < state.types.size() and state.types[i] == Codec.DATA:
+				state.components[i] = list
 
 
 func _link_up(id):
