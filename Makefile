@@ -91,6 +91,10 @@ browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tm
 godot4: ## Write the addon for Godot 4 from that for Godot 3
 	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp
 
+.PHONY: godot4-test
+godot4-test: ## Test the addon for Godot 4 in a web build of the engine, in Chromium, in 2 minutes; needs Node 20 or newer, npm and Chromium (CHROMIUM=program)
+	cd clients/godot/web && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
 .PHONY: godot-bench
 godot-bench: ## What the Godot addon costs per value and per frame, in 10 s; needs godot3-server
 	@HOME="$$(mktemp -d)" LANG=en godot3-server -s clients/godot/test/bench.gd

@@ -9,7 +9,7 @@ var dnp = Client.new()
 func _initialize():
 	dnp.connect("linked", self, "_on_linked")
 	dnp.connect("changed", self, "_on_changed")
-	dnp.open(OS.get_environment("EDGE"))
+	dnp.open(OS.get_environment("EDGE")) # 4: dnp.open(FileAccess.get_file_as_string("res://EDGE"))
 
 
 func _idle(_delta):

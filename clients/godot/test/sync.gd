@@ -10,7 +10,7 @@ var connection = Connection.new()
 var sync_ = Sync.new()
 
 
-func _init():
+func _initialize():
 	settle()
 	sync_.scale_by = 10.0
 	sync_.bind = {"pos": "position", "spin": "rotation", "tint": "modulate", "name": "editor_description", "gun.aim": "scale", "gun.shots": "z_index"}

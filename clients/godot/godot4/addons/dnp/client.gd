@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A client of dnprelay: it connects to an edge, drives the protocol, and connects again. It is no node; call
 # `poll` in every frame. The node DnpSync does, and moves other nodes.
 #

@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # The client's side of DNP without socket and clock. Its owner gives it each datagram (`receive`) and calls
 # `advance` in every frame, with the time in ms; then it sends the datagrams in `out`, handles `events`, and
 # empties both. The rules are those of dnp/PROTOCOL.md; the comments name them.

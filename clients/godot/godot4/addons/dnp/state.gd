@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A state: a list of typed values that the edge and this client keep equal. The client makes it; use `value` and
 # `write`. Its values stay when the link is gone.
 extends RefCounted

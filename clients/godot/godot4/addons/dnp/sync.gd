@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A node that shows the states of an edge as scenes: it spawns a scene for each state whose key begins as `spawn`
 # says, moves its properties as the values move, and frees it when the state is gone.
 #

@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # The 38 types of values, and the codec for them. dnp/PROTOCOL.md, section "Values", has the encodings.
 #
 # A value is an int, a float, a String (string), a PackedByteArray (data), or:
