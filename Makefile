@@ -265,4 +265,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules
+	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules
