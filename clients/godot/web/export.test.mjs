@@ -102,7 +102,7 @@ test("a script without the addon plays by Variants", options, async (t) => {
   await deployment.dnpctl("publish", "demo", "lamp", "colour=[0,0,1]");
   await game.says(/\["set", \d+, \{ "colour": \(0\.0, 0\.0, 1\.0\) \}\]/);
   const has = async () => JSON.parse(await deployment.dnpctl("get", "demo")).states[0].values[0].value === 1;
-  while (!(await has()));
+  for (const end = Date.now() + patience; !(await has()); ) assert.ok(Date.now() < end, "the game server has what the script wrote");
   await deployment.dnpctl("send", "demo", "bye");
   await game.says("exit 0");
 });
