@@ -94,6 +94,7 @@ godot4: ## Write the addon for Godot 4 from that for Godot 3
 .PHONY: godot4-test
 godot4-test: ## Test the addon for Godot 4 in a web build of the engine, in Chromium, in 2 minutes; needs Node 20 or newer, npm and Chromium (CHROMIUM=program)
 	cd clients/godot/web && npm ci --ignore-scripts --no-audit --no-fund && npm test
+	$(GO) test -count=1 -run TestEngine4 ./godot/variant
 
 .PHONY: godot-bench
 godot-bench: ## What the Godot addon costs per value and per frame, in 10 s; needs godot3-server

@@ -18,7 +18,7 @@ const chromium = candidates.map((name) => spawnSync("which", [name]).stdout?.toS
 
 export const skip = chromium ? false : "chromium is missing";
 
-const OUTPUT_MAX = 100_000; // characters of the output of a game that are kept
+const OUTPUT_MAX = 4_000_000; // characters of the output of a game that are kept
 
 /** What the engine prints that is a fault of scripts. */
 const FAULT = /SCRIPT ERROR|Parse Error|Failed to load script/;
