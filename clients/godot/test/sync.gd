@@ -1,6 +1,7 @@
 # Tests of DnpSync and of values, without an edge and with times of their own. It says what is wrong, and then "done".
 extends SceneTree
 
+const Commands = preload("../addons/dnp/commands.gd")
 const Connection = preload("../addons/dnp/connection.gd")
 const State = preload("../addons/dnp/state.gd")
 const Sync = preload("../addons/dnp/sync.gd")
@@ -21,6 +22,7 @@ func _initialize():
 	spawn()
 	described()
 	fields()
+	commands()
 	print("done")
 	quit()
 
@@ -185,3 +187,51 @@ func fields():
 	check("a text takes fields", not sync_.write("npc.2", "name", {"aim": 1}))
 	node.free()
 	change(s, 0, s._codec.join(s.components[0], {"aim": Vector2(2, 2), "shots": 4}), 200400.0) # does no harm
+
+
+# A window that takes everything.
+class Sent:
+	var list = []
+
+	func send(bytes):
+		list.append(bytes)
+		return true
+
+
+# Not more commands are without an answer than edges take, and ids begin again with 1.
+func commands():
+	var c = Commands.new()
+	var sent = Sent.new()
+	var s = state("npc.4", [["uint8", 1, "on"]])
+	c._last = 0xfffe
+	for i in range(40):
+		check("command %d is refused" % i, c.add(i, s, "use", PoolByteArray()))
+	c.advance(sent)
+	check("it does not begin with the hello", sent.list.size() == 1 and sent.list[0].size() == 16)
+	check("the hello is not answered", c.incoming(PoolByteArray([0xc5, 0x81, 0, 0, 0])) == null)
+	c.advance(sent)
+	check("%d commands are sent" % (sent.list.size() - 1), sent.list.size() == 17)
+	check("the ids are wrong", sent.list[1][2] == 255 and sent.list[1][3] == 255 and sent.list[2][2] == 1 and sent.list[2][3] == 0)
+	c.incoming(PoolByteArray([0xc5, 0x81, 2, 0, 11, 65])) # of the third
+	c.incoming(PoolByteArray([0xc5, 0x81, 2, 0, 0])) # again
+	c.incoming(PoolByteArray([0xc5, 0x81, 77, 0, 0])) # of none
+	check("the answers are %s" % [c.answers], c.answers.size() == 1 and c.answers[0][0] == 2 and c.answers[0][1] == "failed" and c.answers[0][2] == PoolByteArray([65]))
+	c.advance(sent)
+	check("the next one is not sent", sent.list.size() == 18)
+	for i in range(3, 100): # all but the first two
+		c.incoming(PoolByteArray([0xc5, 0x81, i, 0, 0]))
+		c.advance(sent)
+	check("%d answers" % c.answers.size(), c.answers.size() == 38)
+	for i in range(30):
+		c.add(100 + i, s, "use", PoolByteArray())
+	c.answers = []
+	c.advance(sent)
+	for i in range(3, 200):
+		c.incoming(PoolByteArray([0xc5, 0x81, i, 0, 0]))
+		c.advance(sent)
+	check("the latest id is %d" % c._last, c._last == 62) # 63 after the first one, since 0 is none
+	c.end()
+	check("not all are answered", c.answers.size() == 32 and c.answers[-1][1] == "ended")
+	for bytes in [[], [0xc5], [0xc5, 2], [0xc5, 0x81], [0xc5, 0x81, 1, 0], [7, 1]]:
+		c.incoming(PoolByteArray(bytes)) # does no harm
+	check("a message is changed", c.incoming(PoolByteArray([0xc5, 2, 0xc5, 7])) == PoolByteArray([0xc5, 7]) and c.outgoing(PoolByteArray([0xc5, 7])) == PoolByteArray([0xc5, 2, 0xc5, 7]))

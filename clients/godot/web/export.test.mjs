@@ -106,3 +106,14 @@ test("a script without the addon plays by Variants", options, async (t) => {
   await deployment.dnpctl("send", "demo", "bye");
   await game.says("exit 0");
 });
+
+test("commands have one answer each", options, async (t) => {
+  const deployment = await deploy(t);
+  for (const [key, access] of [["gate", "read-write"], ["wall", "read-only"]]) await deployment.dnpctl("publish", "demo", key, "open:uint8=0", "--access", access);
+  const game = await play(t, "commands.gd", { EDGE: `ws://127.0.0.1:${deployment.port}` });
+  await game.says("all are answered"); // by the edge, because no game server takes commands
+  assert.equal(game.output.match(/is answered no_responders/g).length, 40);
+  assert.match(game.output, /answer 1: no_responders/);
+  assert.match(game.output, /answer 2: not_authorised/);
+  assert.doesNotMatch(game.output, /twice|another number/);
+});
