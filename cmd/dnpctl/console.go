@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
@@ -47,7 +46,7 @@ func (c *consoleCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if token == "" && !address.Addr().Unmap().IsLoopback() {
 		token = crand.Text()
 	}
-	url := "http://" + reachable(address).String() + "/"
+	url := "http://" + compose.Reachable(address).String() + "/"
 	if token != "" {
 		url += "?token=" + token
 	}
@@ -57,15 +56,4 @@ func (c *consoleCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	return nil
-}
-
-// reachable returns an address at which a browser on this machine reaches a listener.
-func reachable(a netip.AddrPort) netip.AddrPort {
-	switch {
-	case !a.Addr().Unmap().IsUnspecified():
-		return a
-	case a.Addr().Is4():
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
-	}
-	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
 }

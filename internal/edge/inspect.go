@@ -24,7 +24,20 @@ type inspector struct {
 // subscribe subscribes to the requests.
 func (i *inspector) subscribe() error {
 	s, f := i.edge.cfg.Subjects, i.edge.feeds
-	return errors.Join(f.always(s.Nodes(), i.nodes), f.always(s.Clients("*"), i.clients), f.always(s.Why("*"), i.why))
+	err := errors.Join(f.always(s.Nodes(), i.nodes), f.always(s.Clients("*"), i.clients), f.always(s.Why("*"), i.why))
+	if i.edge.cfg.Drain != nil {
+		err = errors.Join(err, f.always(s.Drain(i.edge.cfg.Node), i.drain))
+	}
+	return err
+}
+
+// drain has the edge drain, because an operator asks for it, and answers what becomes of its sessions.
+func (i *inspector) drain(m bus.Msg) {
+	if _, ok := i.Take(m, inspect.ParseQuery); ok {
+		i.edge.cfg.Log.Info("draining: an operator asks for it over NATS")
+		d := i.edge.cfg.Drain()
+		i.Answer(m.Reply, inspect.DrainAnswer{Head: i.Head(nil), Sessions: d.Sessions, Reason: d.Reason})
+	}
 }
 
 // A visit is what a worker does about a request. It is called on turns of the worker until it
