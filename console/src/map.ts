@@ -16,6 +16,8 @@ type Extent = [x0: number, y0: number, x1: number, y1: number];
 
 /** Frames of the server come five times a second; between two of them a state moves evenly. */
 const glide = 220;
+/** How plainly a state is drawn that a client does not see. */
+const unseen = 0.13;
 /** The names of more eyes, and the borders of what they see, would hide the map. */
 const namedEyes = 24;
 
@@ -149,7 +151,7 @@ export class Painter {
       const next = this.#colours[Math.floor(row.hue)]!;
       if (next !== colour) g.fillStyle = colour = next;
       const alpha = seenBy ? visibility(model, sight(model, seenBy, eyes, row), row) : 1;
-      if (trails && row.trail.length > 0 && now - row.changedAt < 4_000) {
+      if (trails && alpha > unseen && row.trail.length > 0 && now - row.changedAt < 4_000) {
         g.strokeStyle = colour;
         g.globalAlpha = 0.3 * alpha;
         g.beginPath();
@@ -258,7 +260,7 @@ export class Painter {
 
 /** visibility returns how plainly a state is drawn that a client sees in some way. */
 function visibility(model: Model, s: Sight, row: Row): number {
-  if (!s.sees) return 0.13;
+  if (!s.sees) return unseen;
   const bands = model.interests.get(row.about.interest ?? "")?.bands.length ?? 1;
   return s.band <= 0 ? 1 : 1 - (0.6 * s.band) / bands;
 }

@@ -161,7 +161,7 @@ export function World({ live, selected, select, edit }: { live: Live; selected: 
         <button onClick={() => zoom(0.8)} title="Zoom out (-)">−</button>
         <button onClick={() => Object.assign(view.current, { follows: true, extent: undefined })} title="Show everything (0)">Fit</button>
       </div>
-      {shown && <p class="mapnote">{shown.placed} of {shown.all} states have a place{clients.length > 0 && ` · ${clients.length} clients with eyes`} · {shown.fps} fps</p>}
+      {shown && <p class="mapnote">{shown.placed} of {shown.all} states have a place{clients.length > 0 && ` · ${clients.length} ${clients.length === 1 ? "client has" : "clients have"} eyes`} · {shown.fps} fps</p>}
       {shown && shown.all > 0 && shown.placed === 0 && (
         <p class="empty over">No state has a value with two or three numbers that could be a place. The table has them all.</p>
       )}

@@ -177,11 +177,15 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		m   bus.Msg
 		err error
 	}
-	done := make(chan result, 1)
+	done, before := make(chan result, 1), s.cfg.Bus.Conn().LastError()
 	s.cfg.Bus.Request(bus.Msg{Subject: s.cfg.Subjects.Publish(space, ""), Data: body}, opTimeout, func(m bus.Msg, err error) { done <- result{m, err} })
 	select {
 	case <-r.Context().Done():
 	case got := <-done:
+		if got.err != nil && ask.Refused(s.cfg.Bus.Conn(), before) {
+			problem(w, http.StatusForbidden, "forbidden", "the NATS user may not publish; the users game and admin may")
+			return
+		}
 		if got.err != nil {
 			problem(w, http.StatusBadGateway, "no_answer", "no relay answered: "+got.err.Error())
 			return

@@ -127,10 +127,15 @@ func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, er
 	return all[0], nil
 }
 
+// Refused reports whether the server refused something since the last error of a connection was before.
+func Refused(c *nats.Conn, before error) bool {
+	err := c.LastError()
+	return err != nil && err != before && strings.Contains(strings.ToLower(err.Error()), "permissions violation")
+}
+
 // refused returns an error if the server refused the question.
 func (a *Asker) refused(before error, subject string) error {
-	err := a.Conn.LastError()
-	if err == nil || err == before || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+	if !Refused(a.Conn, before) {
 		return nil
 	}
 	if strings.HasPrefix(subject, a.Subjects.Drain("")) {
