@@ -18,6 +18,8 @@ type Extent = [x0: number, y0: number, x1: number, y1: number];
 const glide = 220;
 /** How plainly a state is drawn that a client does not see. */
 const unseen = 0.13;
+/** What does not change is drawn again so often in ms, because trails vanish and a map that everything left shrinks. */
+const repaint = 500;
 /** The names of more eyes, and the borders of what they see, would hide the map. */
 const namedEyes = 24;
 
@@ -79,6 +81,9 @@ function fit(view: View, rows: Iterable<Row>, width: number, height: number, sha
   view.scale += (Math.min(scale, 1e9) - view.scale) * share;
 }
 
+/** Of more states each is a few pixels, which are written one by one: thousands of rectangles cost ten times as much. */
+const pixelsFrom = 2_000;
+
 export interface Scene {
   model: Model;
   view: View;
@@ -91,6 +96,11 @@ export interface Scene {
 export class Painter {
   readonly #g: CanvasRenderingContext2D;
   readonly #colours: string[] = []; // by hue
+  readonly #pixels = new Uint32Array(360); // the same
+  #image: ImageData | undefined;
+  #painted = ""; // what was drawn, but for what the model has
+  #paintedAt = 0;
+  #placed = 0;
   #dark: boolean | undefined;
   #text = "";
   #line = "";
@@ -109,11 +119,26 @@ export class Painter {
     const dark = style.colorScheme.includes("dark");
     if (dark === this.#dark) return;
     this.#dark = dark;
-    for (let i = 0; i < 360; i++) this.#colours[i] = `hsl(${i} 70% ${dark ? 65 : 42}%)`;
+    this.#painted = "";
+    for (let i = 0; i < 360; i++) {
+      this.#colours[i] = `hsl(${i} 70% ${dark ? 65 : 42}%)`;
+      this.#pixels[i] = pixel(i, 0.7, dark ? 0.65 : 0.42);
+    }
   }
 
-  /** paint draws a scene, and returns how many states have a place. */
+  /** paint draws a scene, unless it is what was drawn already, and returns how many states have a place. */
   paint(scene: Scene, now: number): number {
+    const { x, y, scale } = scene.view;
+    const what = `${scene.selected} ${scene.seenBy} ${x} ${y} ${scale} ${scene.view.follows} ${this.canvas.clientWidth} ${this.canvas.clientHeight} ${devicePixelRatio}`;
+    if (what === this.#painted && now - scene.model.touchedAt > 2 * glide && now - this.#paintedAt < repaint) return this.#placed;
+    this.#placed = this.#paint(scene, now);
+    this.#paintedAt = now;
+    const moved = Math.hypot(scene.view.x - x, scene.view.y - y) * scene.view.scale + Math.abs(scene.view.scale / scale - 1) * 1_000;
+    this.#painted = moved > 0.05 ? "" : what.replace(`${x} ${y} ${scale}`, `${scene.view.x} ${scene.view.y} ${scene.view.scale}`);
+    return this.#placed;
+  }
+
+  #paint(scene: Scene, now: number): number {
     const { canvas } = this;
     const g = this.#g;
     const [w, h] = [canvas.clientWidth, canvas.clientHeight];
@@ -126,19 +151,23 @@ export class Painter {
     if (view.follows) fit(view, model.rows.values(), w, h, 0.15);
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, w, h);
+    const many = model.rows.size > pixelsFrom;
+    let placed = many ? this.#dots(scene, now, ratio) : 0;
     this.#grid(view, w, h);
     this.#bands(scene, now, w, h);
-    const placed = this.#states(scene, now, w, h);
+    if (!many) placed = this.#states(scene, now, w, h);
+    else this.#frame(scene, now, w, h);
     this.#eyes(scene, now, w, h);
     return placed;
   }
 
-  #states({ model, view: v, selected, seenBy, seers }: Scene, now: number, w: number, h: number): number {
+  #states(scene: Scene, now: number, w: number, h: number): number {
+    const { model, view: v, seenBy, seers } = scene;
     const g = this.#g;
     const { rows } = model;
     const eyes = seers.filter((s) => s.client === seenBy);
     const trails = rows.size <= trailsBelow;
-    const size = rows.size > 2_000 ? 3 : rows.size > 300 ? 5 : 8;
+    const size = rows.size > 300 ? 5 : 8;
     const p = { x: 0, y: 0 };
     let placed = 0;
     let colour = "";
@@ -161,16 +190,49 @@ export class Painter {
       }
       g.globalAlpha = alpha;
       g.fillRect(Math.round(x - size / 2), Math.round(y - size / 2), size, size); // whole pixels need no smoothing
-      if (row.n === selected) {
-        g.globalAlpha = 1;
-        g.strokeStyle = this.#text;
-        g.lineWidth = 2;
-        g.strokeRect(x - size / 2 - 5, y - size / 2 - 5, size + 10, size + 10);
-        g.lineWidth = 1;
-      }
     }
     g.globalAlpha = 1;
+    this.#frame(scene, now, w, h);
     return placed;
+  }
+
+  /** dots writes the pixels of many states over everything that is there. */
+  #dots({ model, view: v, seenBy, seers }: Scene, now: number, ratio: number): number {
+    const { width, height } = this.canvas;
+    if (this.#image?.width !== width || this.#image.height !== height) this.#image = this.#g.createImageData(width, height);
+    const pixels = new Uint32Array(this.#image.data.buffer);
+    pixels.fill(0);
+    const eyes = seers.filter((s) => s.client === seenBy);
+    const size = Math.round(3 * ratio);
+    const [scale, half] = [v.scale * ratio, size / 2];
+    const p = { x: 0, y: 0 };
+    let placed = 0;
+    for (const row of model.rows.values()) {
+      if (!where(row, now, p)) continue;
+      placed++;
+      const x = Math.round(width / 2 + (p.x - v.x) * scale - half);
+      const y = Math.round(height / 2 - (p.y - v.y) * scale - half);
+      if (!(x >= 0 && y >= 0 && x + size <= width && y + size <= height)) continue;
+      let colour = this.#pixels[Math.floor(row.hue)]!;
+      if (seenBy) colour = (colour & 0xffffff) | (Math.round(255 * visibility(model, sight(model, seenBy, eyes, row), row)) << 24);
+      for (let line = y * width + x, i = 0; i < size; i++, line += width) {
+        for (let at = line; at < line + size; at++) pixels[at] = colour;
+      }
+    }
+    this.#g.putImageData(this.#image, 0, 0);
+    return placed;
+  }
+
+  /** frame draws a frame around the state that is selected. */
+  #frame({ model, view: v, selected }: Scene, now: number, w: number, h: number): void {
+    const g = this.#g;
+    const p = { x: 0, y: 0 };
+    const row = model.rows.get(selected);
+    if (!row || !where(row, now, p)) return;
+    g.strokeStyle = this.#text;
+    g.lineWidth = 2;
+    g.strokeRect(w / 2 + (p.x - v.x) * v.scale - 9, h / 2 - (p.y - v.y) * v.scale - 9, 18, 18);
+    g.lineWidth = 1;
   }
 
   /** bands draws the borders of what eyes see. Of one client they are all there, of all clients only the outermost. */
@@ -256,6 +318,15 @@ export class Painter {
     }
     g.stroke();
   }
+}
+
+/** pixel returns a colour as ImageData has it on a machine whose lowest byte comes first, as all that browsers run on. */
+function pixel(hue: number, saturation: number, lightness: number): number {
+  const channel = (n: number) => {
+    const k = (n + hue / 30) % 12;
+    return Math.round(255 * (lightness - saturation * Math.min(lightness, 1 - lightness) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  };
+  return (0xff000000 | (channel(4) << 16) | (channel(8) << 8) | channel(0)) >>> 0;
 }
 
 /** visibility returns how plainly a state is drawn that a client sees in some way. */

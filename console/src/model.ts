@@ -188,10 +188,12 @@ export class Model {
   complete = false;
   waiting = "";
   changes = 0; // of values, since the page was opened
+  touchedAt = 0; // when something changed that the map may show
   place: Place = { value: "", axes: [0, 2] };
 
   apply(f: Frame, now: number): void {
     Object.assign(this, { epoch: f.epoch, seq: f.seq, complete: f.complete, waiting: f.waiting ?? "" });
+    if (f.gone || f.groups || f.interests || f.eyes || f.states.length || f.changed.length) this.touchedAt = now;
     for (const n of f.gone ?? []) this.#remove(n);
     for (const s of f.states) this.#put(s.n, s.about, s.values, now);
     for (const [n, ...list] of f.changed) {
@@ -222,6 +224,7 @@ export class Model {
   /** setPlace says anew where states are. */
   setPlace(place: Place, now: number): void {
     this.place = place;
+    this.touchedAt = now;
     for (const row of this.rows.values()) {
       row.lose();
       row.placeAt = placeOf(row.about, place.value);
