@@ -19,7 +19,7 @@ type consoleCommand struct {
 	Space string `arg:"" optional:"" want:"token" default:"demo" help:"Space that the page shows first (demo)."`
 
 	Listen string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" want:"address" help:"Where to serve the page (default 127.0.0.1:8415). Beyond this machine a browser needs the token in the address that the command prints; put a proxy with TLS before it."`
-	Edit   bool   `help:"Let the page change and remove states. Needs the NATS user game or admin."`
+	Edit   bool   `help:"Let the page change and remove states, walk eyes and kick clients, which needs the NATS user game or admin, and drain edges, which needs admin."`
 	Token  string `placeholder:"TOKEN" help:"What a browser has to know (default: a new one, and none if --listen is an address of this machine)."`
 
 	NATSFlags       `group:"NATS"`

@@ -101,6 +101,7 @@ export class Painter {
   #painted = ""; // what was drawn, but for what the model has
   #paintedAt = 0;
   #placed = 0;
+  #theme: string | undefined;
   #dark: boolean | undefined;
   #text = "";
   #line = "";
@@ -128,6 +129,9 @@ export class Painter {
 
   /** paint draws a scene, unless it is what was drawn already, and returns how many states have a place. */
   paint(scene: Scene, now: number): number {
+    const theme = document.documentElement.dataset["theme"];
+    if (theme !== this.#theme) this.restyle();
+    this.#theme = theme;
     const { x, y, scale } = scene.view;
     const what = `${scene.selected} ${scene.seenBy} ${x} ${y} ${scale} ${scene.view.follows} ${this.canvas.clientWidth} ${this.canvas.clientHeight} ${devicePixelRatio}`;
     if (what === this.#painted && now - scene.model.touchedAt > 2 * glide && now - this.#paintedAt < repaint) return this.#placed;
@@ -153,7 +157,9 @@ export class Painter {
     g.clearRect(0, 0, w, h);
     const many = model.rows.size > pixelsFrom;
     let placed = many ? this.#dots(scene, now, ratio) : 0;
+    g.globalCompositeOperation = "destination-over"; // the grid is below the dots
     this.#grid(view, w, h);
+    g.globalCompositeOperation = "source-over";
     this.#bands(scene, now, w, h);
     if (!many) placed = this.#states(scene, now, w, h);
     else this.#frame(scene, now, w, h);

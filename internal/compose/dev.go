@@ -139,7 +139,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		return err
 	}
 	if c.Demo {
-		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace}
+		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace, heard: make(chan [2]float32, walkerKnows)}
 		d.player = d.newPlayer(c)
 	}
 	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.web.metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
@@ -195,7 +195,7 @@ func (d *dev) newPlayer(c *DevCommand) *player {
 	if d.console == nil || c.Auth != "open" || len(addrs) == 0 {
 		return nil
 	}
-	return &player{url: "udp://" + Reachable(addrs[0]).String(), profile: c.Listen[0].Profile, log: d.log}
+	return &player{url: "udp://" + Reachable(addrs[0]).String(), profile: c.Listen[0].Profile, heard: d.demo.heard, log: d.log}
 }
 
 // Reachable returns an address at which programs on this machine reach a listener.
@@ -275,6 +275,7 @@ type demo struct {
 	bus      bus.Bus
 	subjects subject.Names
 	space    string
+	heard    chan [2]float32 // from the player: where it saw itself
 }
 
 // run publishes until ctx ends. It makes the states when the relay does not have them

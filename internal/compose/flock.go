@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -24,10 +24,10 @@ const (
 	flockInterval = 100 * time.Millisecond
 )
 
-// fieldPut makes the interest and the player of the field. Everybody in the field may move the player.
+// fieldPut makes the interest and the player of the field.
 const fieldPut = `{"op":"interest","name":"flock","at":"pos","axes":"xz","bands":[
   {"within":10},{"within":20,"rate":4,"precision":4},{"within":32,"rate":1,"precision":16}]},
- {"op":"put","key":"player","message":"player","access":"read-write","audience":{"groups":["field"]},"values":[
+ {"op":"put","key":"player","message":"player","audience":{"groups":["field"]},"values":[
   {"name":"pos","type":"vector3f32","value":[0,0,0],"precision":0.001}]}`
 
 // A boid is one of a flock: where it is in the field, and how it moves, per second.
@@ -114,12 +114,12 @@ func (f flock) put() string {
 	return b.String() + "]}"
 }
 
-// set returns the ops that say where the flock is.
-func (f flock) set() string {
+// set returns the ops that say where the flock is, and where the player is if that is not empty.
+func (f flock) set(player string) string {
 	b := strings.Builder{}
-	b.WriteString(`{"ops":[`)
+	b.WriteString(`{"ops":[` + player)
 	for i, o := range f {
-		if i > 0 {
+		if i > 0 || player != "" {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, `{"op":"set","key":"boid.%d","values":{"pos":[%.2f,0,%.2f]}}`, i, o.x, o.z)
@@ -139,12 +139,13 @@ func (d *demo) runField(ctx context.Context) error {
 	}
 	defer end()
 	f := newFlock(rand.New(rand.NewPCG(rand.Uint64(), 0)), flockSize)
+	w := walker{}
 	ticker := time.NewTicker(flockInterval)
 	defer ticker.Stop()
 	for body := f.put(); ; {
 		if d.publish(body) {
 			f.step(flockInterval.Seconds())
-			body = f.set()
+			body = f.set(w.turn(time.Now(), d.heard))
 		} else {
 			body = f.put()
 		}
@@ -162,24 +163,76 @@ func (d *demo) admit(name string) {
 	d.bus.Request(bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: body}, time.Second, func(bus.Msg, error) {})
 }
 
-// A player is a client in the field of the demo.
-type player struct {
-	url     string // of the edge
-	profile wire.Profile
-	log     *slog.Logger
+// A walker moves the player of the field round and round, until somebody else moves it: then it waits, and goes on
+// from there.
+type walker struct {
+	x, z   float32
+	corner int
+	rests  time.Time               // until then it does not move
+	own    [walkerKnows][2]float32 // where it was lately, which is no move of somebody else
+	moves  int
 }
 
 // How the player walks.
 const (
-	playerInterval = 100 * time.Millisecond
-	playerSpeed    = 3.0             // per second
-	playerRests    = 8 * time.Second // after somebody else has moved it
-	playerReturns  = 5 * time.Second // after its connection ended
-	playerAsks     = time.Second     // between requests to be let into the field
+	walkerSpeed = 3.0 // per second
+	walkerRests = 8 * time.Second
+	walkerKnows = 64 // so many moves; those that come later from the edge are taken for those of others
 )
 
-// playerWay is where the player walks, round and round.
-var playerWay = [][2]float64{{24, -24}, {24, 24}, {-24, 24}, {-24, -24}}
+// walkerWay has the corners of the way.
+var walkerWay = [][2]float64{{24, -24}, {24, 24}, {-24, 24}, {-24, -24}}
+
+// turn takes the places where a client saw the player, makes a step, and returns the op that publishes it; none if
+// the walker rests.
+func (w *walker) turn(now time.Time, heard <-chan [2]float32) string {
+	for more := true; more; {
+		select {
+		case at := <-heard:
+			w.hear(now, at)
+		default:
+			more = false
+		}
+	}
+	if now.Before(w.rests) {
+		return ""
+	}
+	w.step(walkerSpeed * flockInterval.Seconds())
+	return fmt.Sprintf(`{"op":"set","key":"player","values":{"pos":[%v,0,%v]}}`, w.x, w.z)
+}
+
+// hear notes where the player is seen. Unless it was there by itself, somebody else has moved it.
+func (w *walker) hear(now time.Time, at [2]float32) {
+	if !slices.Contains(w.own[:], at) {
+		w.x, w.z, w.rests = at[0], at[1], now.Add(walkerRests)
+	}
+}
+
+func (w *walker) step(far float64) {
+	to := walkerWay[w.corner]
+	dx, dz := to[0]-float64(w.x), to[1]-float64(w.z)
+	if d := math.Hypot(dx, dz); d > far {
+		w.x, w.z = w.x+float32(dx*far/d), w.z+float32(dz*far/d)
+	} else {
+		w.x, w.z = float32(to[0]), float32(to[1])
+		w.corner = (w.corner + 1) % len(walkerWay)
+	}
+	w.own[w.moves%walkerKnows] = [2]float32{w.x, w.z}
+	w.moves++
+}
+
+// A player is a client in the field of the demo, who sees from where the state player is.
+type player struct {
+	url     string // of the edge
+	profile wire.Profile
+	heard   chan<- [2]float32 // where it sees the player; it drops what does not fit
+	log     *slog.Logger
+}
+
+const (
+	playerReturns = 5 * time.Second // after its connection ended
+	playerAsks    = time.Second     // between requests to be let into the field
+)
 
 // run plays until ctx ends.
 func (p *player) run(ctx context.Context) error {
@@ -197,68 +250,36 @@ func (p *player) run(ctx context.Context) error {
 
 // play is one connection of the player.
 func (p *player) play(ctx context.Context) error {
-	var moved atomic.Int64 // when somebody else moved the player, in Unix nanoseconds
 	c, err := client.Dial(ctx, p.url, client.Config{Profile: p.profile, Change: func(_ *client.Client, s *client.State, _ []int) {
-		if s.Key() == "player" {
-			moved.Store(time.Now().UnixNano())
+		if s.Key() != "player" {
+			return
+		}
+		at := s.AppendFloats(nil, 0)
+		select {
+		case p.heard <- [2]float32{float32(at[0]), float32(at[2])}:
+		default:
 		}
 	}})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	me, err := p.enter(ctx, c)
-	if err != nil {
-		return err
-	}
-	ticker := time.NewTicker(playerInterval)
-	defer ticker.Stop()
-	for corner := 0; ; {
+	for c.State("player") == nil { // asks to be let in
+		if err := c.Send([]byte(fieldGroup)); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.Done():
 			return c.Err()
-		case now := <-ticker.C:
-			if now.Sub(time.Unix(0, moved.Load())) < playerRests {
-				continue
-			}
-		}
-		at := me.AppendFloats(nil, 0)
-		x, z, arrived := walk(at[0], at[2], playerWay[corner], playerSpeed*playerInterval.Seconds())
-		if arrived {
-			corner = (corner + 1) % len(playerWay)
-		}
-		if err := me.SetAt(0, []float64{x, at[1], z}); err != nil {
-			return err
+		case <-time.After(playerAsks):
 		}
 	}
-}
-
-// enter asks to be let into the field until the client sees the player.
-func (p *player) enter(ctx context.Context, c *client.Client) (*client.State, error) {
-	for {
-		if err := c.Send([]byte(fieldGroup)); err != nil {
-			return nil, err
-		}
-		within, cancel := context.WithTimeout(ctx, playerAsks)
-		me, err := c.Await(within, "player")
-		cancel()
-		if err == nil {
-			return me, nil
-		}
-		if ctx.Err() != nil || c.Err() != nil {
-			return nil, err
-		}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.Done():
+		return c.Err()
 	}
-}
-
-// walk returns where one is after a step towards a point, and whether that is the point.
-func walk(x, z float64, to [2]float64, step float64) (float64, float64, bool) {
-	dx, dz := to[0]-x, to[1]-z
-	d := math.Hypot(dx, dz)
-	if d <= step {
-		return to[0], to[1], true
-	}
-	return x + dx*step/d, z + dz*step/d, false
 }

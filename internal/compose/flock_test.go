@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // TestFlock: after two minutes all boids are in the field, move, and have come together.
@@ -33,7 +34,7 @@ func TestFlock(t *testing.T) {
 	if n := neighbours(); n < 2*alone {
 		t.Errorf("%d pairs see each other, %d did at first", n, alone)
 	}
-	for _, body := range []string{f.put(), f.set()} {
+	for _, body := range []string{f.put(), f.set(""), f.set(`{"op":"set","key":"player","values":{}}`)} {
 		var p struct{ Ops []struct{ Op, Key string } }
 		if err := json.Unmarshal([]byte(body), &p); err != nil || len(p.Ops) < flockSize || p.Ops[len(p.Ops)-1].Key != "boid.199" {
 			t.Errorf("%v in %.200s", err, body)
@@ -41,12 +42,30 @@ func TestFlock(t *testing.T) {
 	}
 }
 
-func TestWalk(t *testing.T) {
-	x, z, arrived := walk(0, 0, [2]float64{3, 4}, 1)
-	if math.Abs(x-0.6) > 1e-9 || math.Abs(z-0.8) > 1e-9 || arrived {
-		t.Errorf("a step leads to %v %v, %v", x, z, arrived)
+// TestWalker: the player walks along its way, and does not go on by itself for a while when somebody else moves it.
+func TestWalker(t *testing.T) {
+	var w walker
+	now := time.Unix(1000, 0)
+	heard := make(chan [2]float32, 1000)
+	corners := map[int]bool{}
+	for range 2000 {
+		now = now.Add(flockInterval)
+		if w.turn(now, heard) == "" {
+			t.Fatalf("the player rests at %v, %v although nobody has moved it", w.x, w.z)
+		}
+		heard <- [2]float32{w.x, w.z}
+		corners[w.corner] = true
 	}
-	if x, z, arrived = walk(2.8, 3.8, [2]float64{3, 4}, 1); x != 3 || z != 4 || !arrived {
-		t.Errorf("the last step leads to %v %v, %v", x, z, arrived)
+	if far := math.Hypot(float64(w.x), float64(w.z)); len(corners) != len(walkerWay) || far > 35 {
+		t.Errorf("the player went towards %d corners, and is %v from the middle", len(corners), far)
+	}
+	heard <- [2]float32{7, -39.5}
+	for heard <- [2]float32{w.x, w.z}; now.Before(w.rests) || w.rests.IsZero(); now = now.Add(flockInterval) {
+		if op := w.turn(now, heard); op != "" || w.x != 7 || w.z != -39.5 {
+			t.Fatalf("somebody has moved the player, and it does %q from %v, %v", op, w.x, w.z)
+		}
+	}
+	if op := w.turn(now, heard); op == "" || math.Hypot(float64(w.x)-7, float64(w.z)+39.5) > 0.31 {
+		t.Errorf("the player does not go on from where it was moved: %q", op)
 	}
 }

@@ -59,7 +59,7 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   await page.waitForSelector(".detail .chip");
   await page.click(".detail .chip");
   await page.waitForSelector(".why .fine");
-  await screenshot(page, "console-state");
+  await screenshot(page, "console-lamp");
 
   await page.keyboard.press("3");
   await text(page, ".row.link", "udp");
@@ -79,7 +79,6 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
 
   await page.keyboard.press("1");
   await text(page, ".mapnote", "have a place");
-  await screenshot(page, "console-world");
   await page.keyboard.press("t"); // the other theme
   await page.setViewport({ width: 390, height: 780 });
   await screenshot(page, "console-phone");
@@ -113,7 +112,8 @@ test("the map shows what a client sees, and walks its eye", options, async (t) =
   await text(page, ".mapnote", "1 client has eyes");
   const client = await page.$eval(".seenby option:nth-child(2)", (o) => (o as HTMLOptionElement).value);
   await page.select(".seenby", client);
-  await screenshot(page, "console-sight");
+  await text(page, ".condition", "205 states");
+  await screenshot(page, "console-world"); // console/world.png is one of these
   await press(page, ".mappick button", "Walk");
   await text(page, ".mappick", "Arrow keys walk player");
   await page.keyboard.down("ArrowRight");
@@ -129,6 +129,10 @@ test("the map shows what a client sees, and walks its eye", options, async (t) =
   await page.type("#filter", "boid.7");
   await press(page, ".row.link", "boid.7");
   await text(page, ".distances", client);
+  await page.click(".detail .chip");
+  await page.waitForSelector(".why .fine");
+  await text(page, ".condition", "205 states");
+  await screenshot(page, "console-state"); // console/state.png
   assert.deepEqual(errors, []);
 
   const observer = await observed(t, dev.nats, "#/demo/states");
