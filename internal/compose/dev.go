@@ -189,7 +189,7 @@ func (d *dev) run(ctx context.Context) error {
 	return cmp.Or(err, lasting.Wait())
 }
 
-// newPlayer returns the player of the demo; nil if nobody would see it, or it cannot log in.
+// newPlayer returns the player of the demo; nil without the console that shows it, or if it cannot log in.
 func (d *dev) newPlayer(c *DevCommand) *player {
 	addrs := d.edge.Addrs()
 	if d.console == nil || c.Auth != "open" || len(addrs) == 0 {

@@ -51,7 +51,7 @@ func TestWalker(t *testing.T) {
 	for range 2000 {
 		now = now.Add(flockInterval)
 		if w.turn(now, heard) == "" {
-			t.Fatalf("the player rests at %v, %v although nobody has moved it", w.x, w.z)
+			t.Fatalf("the player rests at %v, %v although it was not moved", w.x, w.z)
 		}
 		heard <- [2]float32{w.x, w.z}
 		corners[w.corner] = true
