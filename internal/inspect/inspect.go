@@ -235,6 +235,13 @@ type WhyAnswer struct {
 	Reasons []Reason `json:"reasons,omitempty"` // what follows from the facts of this edge alone
 }
 
+// DrainAnswer is the answer of an edge to drain.<node>: what becomes of its sessions.
+type DrainAnswer struct {
+	Head
+	Sessions string `json:"sessions"`         // handed_over or closed
+	Reason   string `json:"reason,omitempty"` // why no other node can take some of them over, if that is known
+}
+
 // Code returns the code of the problem, or nothing.
 func (h Head) Code() string {
 	if h.Error == nil {
