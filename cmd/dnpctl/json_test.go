@@ -62,8 +62,10 @@ var jsonElsewhere = map[string]string{
 	"conform":   "TestConformJSON",
 	"bench":     "TestWriteJSON of internal/bench, because the command takes long",
 	"command":   "TestCommandJSON",
-	"seal":      "TestSealJSON",
-	"tap":       "TestTapJSON",
+
+	"bench-interest": "TestBenchInterest of internal/systest",
+	"seal":           "TestSealJSON",
+	"tap":            "TestTapJSON",
 }
 
 // TestEveryCommandHasJSON goes through all commands: each has --json, and a script or test that reads what it prints then. So a command that
