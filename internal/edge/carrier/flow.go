@@ -19,7 +19,7 @@ const (
 	// longer to fill, each markPause has a mark, once windowMin is on its way: a path that becomes slow has to show it before it has
 	// a whole window to carry.
 	marksPerWindow = 2
-	markPause      = 100 * time.Millisecond
+	markPause      = 200 * time.Millisecond
 
 	// gentleGrowth is the part by which the window grows in the probePause after a queue, in place of doubling: the window is close to
 	// what the path carries, and twice as much waits for as long as the path is.

@@ -130,8 +130,8 @@ func TestFlowSlower(t *testing.T) {
 		w.late = 0
 		w.run(2 * time.Minute)
 		used := float64(w.took) / (122 * time.Second).Seconds() / float64(w.rate)
-		if first > 400*time.Millisecond || w.late > 600*time.Millisecond || used < 0.8 {
-			t.Errorf("seed %d: what is sent takes up to %v in the first two seconds, want 400 ms, then up to %v, want 600 ms; %.0f %% of the path are used",
+		if first > 450*time.Millisecond || w.late > 600*time.Millisecond || used < 0.8 {
+			t.Errorf("seed %d: what is sent takes up to %v in the first two seconds, want 450 ms, then up to %v, want 600 ms; %.0f %% of the path are used",
 				seed, first, w.late, 100*used)
 		}
 	}
