@@ -171,7 +171,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)
 	}
-	all = append(append(append(append(append(all, e.look.metric()), e.repairMetrics(of)...), commandMetrics(of)...), sightMetrics(of)...), e.carriedMetrics(cache)...)
+	all = append(append(append(append(append(all, e.look.Metric()), e.repairMetrics(of)...), commandMetrics(of)...), sightMetrics(of)...), e.carriedMetrics(cache)...)
 	return append(all, drops(of)...)
 }
 

@@ -18,11 +18,13 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/conform"
 	"github.com/dnprelay/dnprelay/internal/edge"
@@ -162,6 +164,75 @@ func TestGodotClientTypes(t *testing.T) {
 		eventually(t, "the game gets the values of "+key, func() bool { return len(want) == wire.ValueTypes && reflect.DeepEqual(s.valuesOf(key), want) })
 	}
 	p.clean()
+}
+
+// TestGodotClientFields: the GDScript client reads the fields of a data value and writes them, so that the game server
+// has them by name, and sees those that the game server sets.
+func TestGodotClientFields(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(`{"op":"put","key":"tank","describe":true,"access":"read-write","values":[{"name":"gun","type":"data","value":{"aim":[1,2,-3],"shots":7,"on":[0,9]},
+		"fields":[{"name":"aim","type":"vector3f16"},{"name":"shots","type":"uint16"},{"name":"on","type":"point2s64"}]}]}`)
+	p := engine(t, godotClient+"/test/fields.gd", "EDGE=udp://"+s.edge.Addrs()[0].String())
+	p.says("fields (1, 2, -3) 7 [0, 9]")
+	p.says("fields (0, 0.5, 0) 8 [1, 2]")
+	eventually(t, "the game has what the client wrote", func() bool {
+		return slices.Equal(s.valuesOf("tank"), []string{`{"aim":[0,0.5,0],"shots":8,"on":[1,2]}`})
+	})
+	s.publish(`{"op":"set","key":"tank","values":{"gun":{"aim":[4,0,0],"shots":65535,"on":[-1,3]}}}`)
+	p.says("fields (4, 0, 0) 65535 [-1, 3]")
+	p.clean()
+}
+
+// TestGodotClientCommands: commands of the GDScript client are executed and answered once, in any number, and its messages that
+// look like one arrive as they are. A command without an answer ends with the connection.
+func TestGodotClientCommands(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	s.publish(`{"op":"put","key":"gate","access":"read-write","values":[{"name":"open","type":"uint8","value":0}]}`)
+	s.publish(`{"op":"put","key":"wall","values":[{"name":"open","type":"uint8","value":0}]}`)
+	said := make(chan bus.Msg, 10)
+	for subject, handle := range map[string]func(bus.Msg){
+		s.subjects.CommandAll("s"): func(m bus.Msg) {
+			answer := bus.Msg{Subject: m.Reply, Data: append([]byte("done "), m.Data...)}
+			switch m.Header["Dnp-Command"] {
+			case "wait":
+				return
+			case "break":
+				answer = bus.Msg{Subject: m.Reply, Header: map[string]string{"Dnp-Code": "unknown_command"}, Data: []byte("it is of stone")}
+			}
+			if err := s.game.Publish(answer); err != nil {
+				t.Error(err)
+			}
+		},
+		s.subjects.From("s", "*"): func(m bus.Msg) { said <- m },
+	} {
+		end, err := s.game.Subscribe(subject, handle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(end)
+	}
+	p := engine(t, godotClient+"/test/commands.gd", "EDGE=udp://"+s.edge.Addrs()[0].String())
+	for _, text := range []string{"refused: -1 -1", "answer 1: unknown_command it is of stone", "answer 2: not_authorised", "all are answered"} {
+		p.says(text)
+	}
+	if m := receive(t, said, "a message like an envelope"); string(m.Data) != "\xC5\x01\x02" {
+		t.Errorf("the game gets % x", m.Data)
+	}
+	m := receive(t, said, "another message")
+	if err := s.game.Publish(bus.Msg{Subject: strings.Replace(m.Subject, ".from.", ".to.", 1), Data: []byte("\xC5\x81\x01\x00\x00")}); err != nil {
+		t.Fatal(err)
+	}
+	p.says("message [197, 129, 1, 0, 0]")
+	s.publish(fmt.Sprintf(`{"op":"kick","client":%q}`, m.Subject[strings.LastIndex(m.Subject, ".")+1:]))
+	p.says("answer 3: ended")
+	p.clean()
+	for _, bad := range []string{"another number", "twice", "is answered"} {
+		if strings.Contains(p.output.String(), bad) {
+			t.Errorf("the script says\n%s", p.output)
+		}
+	}
 }
 
 // zeroOf is what a value of a type is before a client writes it.

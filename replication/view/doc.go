@@ -29,6 +29,9 @@
 //	                          write over DNP, and the edge asks the holder. Deliberate: in the
 //	                          document only the owner has the controller, while here every edge has
 //	                          every state of a space, and decides for each client what it may see.
+//	commands about an entity  commands (package dnp/command): a client that may write a state, or owns
+//	                          it, asks the game server to do something with it, and gets one answer.
+//	                          They travel in reliable messages, not in records of a view.
 //	ShadowField               a value of one of the 38 types of DNP: [Field]. The document knows
 //	                          neither types nor names on the wire, both sides are compiled with
 //	                          them. Here a Describe tells both, because no node knows any game.
@@ -46,7 +49,8 @@
 //	                          document's example, -20 for value 20, is wrong: negation cannot
 //	                          express value 0. The traffic has index - 128, the same byte.
 //	keyframe                  [Keyframe], message 3, of each view of a new state, and in answers to
-//	                          repair requests
+//	                          repair requests: the values in the order of their indices, without
+//	                          the indices, and nothing for a null
 //	keyframe with GUID        none, message 4 is not used: nothing here belongs to an account
 //	keyframe limited to one   the holder answers the first repair request of a requester at once,
 //	entity in 3 s             and what a requester asks beyond a budget at the end of 3 s, in one
@@ -74,8 +78,8 @@
 //	RefId 0xFFFF              [NoRef]: an EntityId follows
 //	direct messages           none: every record is routed. A stored state has records that are
 //	                          addressed by EntityId.
-//	commands of a view        none; ids from 16 on are those of the additions [Describe] and
-//	                          [DescribePart]. Messages of clients travel over DNP.
+//	message ids from 16 on    there commands of a view; here those of the additions [Describe] and
+//	                          [DescribePart]
 //	keyframe request          a repair request (package replication): the lists of EntityIds with
 //	                          checksums, and of RefIds, are those of the request for states. A
 //	                          replica that missed a batch asks for batches instead.

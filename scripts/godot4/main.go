@@ -34,7 +34,10 @@ var renames = []rename{
 	{regexp.MustCompile(`\bTYPE_RAW_ARRAY\b`), "TYPE_PACKED_BYTE_ARRAY"},
 	{regexp.MustCompile(`\bFuncRef\b`), "Callable"},
 	{regexp.MustCompile(`\bOS\.get_ticks_`), "Time.get_ticks_"},
+	{regexp.MustCompile(`\bto_json\(`), "JSON.stringify("},
+	{regexp.MustCompile(`^func _idle\(`), "func _process("}, // of a SceneTree
 	{regexp.MustCompile(`\.empty\(\)`), ".is_empty()"},
+	{regexp.MustCompile(`\.is_valid_integer\(\)`), ".is_valid_int()"},
 	{regexp.MustCompile(`\.to_utf8\(\)`), ".to_utf8_buffer()"},
 	{regexp.MustCompile(`\.linear_interpolate\(`), ".lerp("},
 	{regexp.MustCompile(`\blinear_interpolate\b`), "lerp"},
@@ -58,7 +61,7 @@ func port(script string) string {
 		}
 		lines[i] = line
 	}
-	return "# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.\n" + strings.Join(lines, "\n")
+	return "# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.\n" + strings.Join(lines, "\n")
 }
 
 // portAll returns the files of the addon for Godot 4 by name.

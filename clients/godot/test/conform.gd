@@ -12,7 +12,7 @@ func _initialize():
 	OS.low_processor_usage_mode_sleep_usec = 500 # between polls; without a screen the engine sleeps 6.9 ms, and the edge asks for 65,000 acknowledgements
 	dnp.connect("message", self, "_on_message")
 	dnp.connect("closed", self, "_on_closed")
-	dnp.open("udp://" + OS.get_environment("EDGE"), {"token": OS.get_environment("TOKEN"), "reconnect": false})
+	dnp.open("udp://" + OS.get_environment("EDGE"), {"token": OS.get_environment("TOKEN"), "reconnect": false}) # 4: dnp.open(FileAccess.get_file_as_string("res://EDGE"), {"reconnect": false})
 
 
 func _idle(_delta):
@@ -81,8 +81,8 @@ func tell(state):
 			var parts = []
 			for c in Value.components(v):
 				parts.append(number(type, c))
-			list.append("[" + PoolStringArray(parts).join(",") + "]")
-	return "[" + PoolStringArray(list).join(",") + "]"
+			list.append("[" + PoolStringArray(parts).join(",") + "]") # 4: list.append("[" + ",".join(PackedStringArray(parts)) + "]")
+	return "[" + PoolStringArray(list).join(",") + "]" # 4: return "[" + ",".join(PackedStringArray(list)) + "]"
 
 
 func number(type, v):

@@ -15,7 +15,7 @@ func _initialize():
 	if OS.get_environment("CERTIFICATE") != "":
 		options["certificate"] = X509Certificate.new()
 		options["certificate"].load(OS.get_environment("CERTIFICATE"))
-	dnp.open(OS.get_environment("EDGE"), options)
+	dnp.open(OS.get_environment("EDGE"), options) # 4: dnp.open(FileAccess.get_file_as_string("res://EDGE"), options)
 
 
 func _idle(_delta):
@@ -35,5 +35,6 @@ func _on_message(bytes, _reliable):
 	var text = bytes.get_string_from_utf8()
 	if text != "g%d" % next:
 		print("message ", next, " of the game is ", text)
+	print("heard ", next)
 	next += 1
 	dnp.send("c" + text.substr(1))

@@ -1,6 +1,7 @@
 # Tests of DnpSync and of values, without an edge and with times of their own. It says what is wrong, and then "done".
 extends SceneTree
 
+const Commands = preload("../addons/dnp/commands.gd")
 const Connection = preload("../addons/dnp/connection.gd")
 const State = preload("../addons/dnp/state.gd")
 const Sync = preload("../addons/dnp/sync.gd")
@@ -10,15 +11,18 @@ var connection = Connection.new()
 var sync_ = Sync.new()
 
 
-func _init():
+func _initialize():
 	settle()
 	sync_.scale_by = 10.0
-	sync_.bind = {"pos": "position", "spin": "rotation", "tint": "modulate", "name": "editor_description"}
+	sync_.bind = {"pos": "position", "spin": "rotation", "tint": "modulate", "name": "editor_description", "gun.aim": "scale", "gun.shots": "z_index"}
 	sync_.spawn = {"npc.*": Node2D, "npc.ghost": null}
 	even()
 	rest()
 	write()
 	spawn()
+	described()
+	fields()
+	commands()
 	print("done")
 	quit()
 
@@ -131,3 +135,103 @@ func spawn():
 	sync_._on_unlinked(other)
 	sync_._on_linked(other)
 	check("it does not come back", is_instance_valid(sync_.nodes["npc.2"]))
+
+
+func told(fields, types = ["uint8", "data"]):
+	var s = State.new()
+	s.message = ('{"v":1,"key":"tank","names":["hp","gun"],"fields":%s}' % fields).to_utf8()
+	for name in types:
+		s.types.append(Value.type_named(name))
+	Connection.describe(s)
+	return s
+
+
+# Fields are taken from link messages, but not those that no data can have.
+func described():
+	var s = told('{"1":[["aim","vector3f32"],["shots","uint16"]]}')
+	check("the description is %s %s %s" % [s.key, s.names, s.components], s.key == "tank" and s.names == ["hp", "gun"] and s.components.size() == 1 and s.components[1] == [["aim", 33], ["shots", 3]])
+	for bad in ['{"0":[["x","uint8"]]}', '{"2":[["x","uint8"]]}', '{"-1":[["x","uint8"]]}', '{"x":[["x","uint8"]]}', '{"1":[]}', '{"1":[["x","string"]]}', '{"1":[["x","data"]]}', '{"1":[["x","float"]]}', '{"1":[["","uint8"]]}', '{"1":[["x","uint8"],["x","uint8"]]}', '{"1":[["x","uint8","y"]]}', '{"1":[["x",7]]}', '{"1":["x"]}', '{"1":{"x":"uint8"}}', '[[["x","uint8"]]]', "7"]:
+		s = told(bad)
+		check("fields %s are taken" % bad, s.key == "tank" and s.components.empty())
+	check("too many fields are taken", told('{"1":[%s]}' % list(65)).components.empty() and told('{"1":[%s]}' % list(64)).components.size() == 1)
+
+
+func list(n):
+	var text = ""
+	for i in range(n):
+		text += '%s["x%d","uint8"]' % ["," if i > 0 else "", i]
+	return text
+
+
+# Fields of data move properties, and are written as a whole.
+func fields():
+	var s = state("npc.3", [["data", [0, 0, 128, 63, 0, 0, 0, 64, 5, 0], "gun"]])
+	s.components[0] = [["aim", Value.type_named("vector2f32")], ["shots", Value.type_named("uint16")]]
+	sync_._on_linked(s)
+	var node = sync_.nodes["npc.3"]
+	check("the first fields are not shown: %s %s" % [node.scale, node.z_index], node.scale == Vector2(10, 20) and node.z_index == 5)
+	check("the fields are %s" % [sync_.fields("npc.3", "gun")], sync_.fields("npc.3", "gun")["aim"] == Vector2(1, 2) and sync_.fields("npc.3", "gun")["shots"] == 5)
+	change(s, 0, s._codec.join(s.components[0], {"aim": Vector2(2, 2), "shots": 4}), 200000.0)
+	check("a whole number is late", node.z_index == 4)
+	check("it jumps: %s" % node.scale, node.scale == Vector2(10, 20))
+	sync_._move(200060.0)
+	check("it does not move: %s" % node.scale, node.scale.x > 11 and node.scale.x < 19 and abs(node.scale.y - 20) < 0.001)
+	sync_._move(200200.0)
+	check("it does not arrive: %s" % node.scale, node.scale == Vector2(20, 20))
+	change(s, 0, PoolByteArray([1]), 200300.0) # of another size: nothing moves
+	check("data of another size have fields", s.fields("gun") == null and s.fields("hp") == null and sync_.fields("nobody", "gun") == null and node.z_index == 4)
+	for bad in [{"aim": Vector2()}, {"aim": Vector2(), "shots": 1, "x": 1}, {"aim": Vector2(), "x": 1}, {"aim": Vector2(), "shots": -1}, {"aim": 1, "shots": 1}, {}]:
+		check("%s is written" % bad, not sync_.write("npc.3", "gun", bad))
+	check("it is not written", sync_.write("npc.3", "gun", {"aim": Vector2(3, 4), "shots": 1}) and s.value("gun") == PoolByteArray([0, 0, 64, 64, 0, 0, 128, 64, 1, 0]))
+	check("it is not shown: %s %s" % [node.scale, node.z_index], node.scale == Vector2(30, 40) and node.z_index == 1)
+	check("a text takes fields", not sync_.write("npc.2", "name", {"aim": 1}))
+	node.free()
+	change(s, 0, s._codec.join(s.components[0], {"aim": Vector2(2, 2), "shots": 4}), 200400.0) # does no harm
+
+
+# A window that takes everything.
+class Sent:
+	var list = []
+
+	func send(bytes):
+		list.append(bytes)
+		return true
+
+
+# Not more commands are without an answer than edges take, and ids begin again with 1.
+func commands():
+	var c = Commands.new()
+	var sent = Sent.new()
+	var s = state("npc.4", [["uint8", 1, "on"]])
+	c._last = 0xfffe
+	for i in range(40):
+		check("command %d is refused" % i, c.add(i, s, "use", PoolByteArray()))
+	c.advance(sent)
+	check("it does not begin with the hello", sent.list.size() == 1 and sent.list[0].size() == 16)
+	check("the hello is not answered", c.incoming(PoolByteArray([0xc5, 0x81, 0, 0, 0])) == null)
+	c.advance(sent)
+	check("%d commands are sent" % (sent.list.size() - 1), sent.list.size() == 17)
+	check("the ids are wrong", sent.list[1][2] == 255 and sent.list[1][3] == 255 and sent.list[2][2] == 1 and sent.list[2][3] == 0)
+	c.incoming(PoolByteArray([0xc5, 0x81, 2, 0, 11, 65])) # of the third
+	c.incoming(PoolByteArray([0xc5, 0x81, 2, 0, 0])) # again
+	c.incoming(PoolByteArray([0xc5, 0x81, 77, 0, 0])) # of none
+	check("the answers are %s" % [c.answers], c.answers.size() == 1 and c.answers[0][0] == 2 and c.answers[0][1] == "failed" and c.answers[0][2] == PoolByteArray([65]))
+	c.advance(sent)
+	check("the next one is not sent", sent.list.size() == 18)
+	for i in range(3, 100): # all but the first two
+		c.incoming(PoolByteArray([0xc5, 0x81, i, 0, 0]))
+		c.advance(sent)
+	check("%d answers" % c.answers.size(), c.answers.size() == 38)
+	for i in range(30):
+		c.add(100 + i, s, "use", PoolByteArray())
+	c.answers = []
+	c.advance(sent)
+	for i in range(3, 200):
+		c.incoming(PoolByteArray([0xc5, 0x81, i, 0, 0]))
+		c.advance(sent)
+	check("the latest id is %d" % c._last, c._last == 62) # 63 after the first one, since 0 is none
+	c.end()
+	check("not all are answered", c.answers.size() == 32 and c.answers[-1][1] == "ended")
+	for bytes in [[], [0xc5], [0xc5, 2], [0xc5, 0x81], [0xc5, 0x81, 1, 0], [7, 1]]:
+		c.incoming(PoolByteArray(bytes)) # does no harm
+	check("a message is changed", c.incoming(PoolByteArray([0xc5, 2, 0xc5, 7])) == PoolByteArray([0xc5, 7]) and c.outgoing(PoolByteArray([0xc5, 7])) == PoolByteArray([0xc5, 2, 0xc5, 7]))

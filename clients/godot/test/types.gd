@@ -1,5 +1,6 @@
 # Returns to the game what it sent: a state "all" comes back as values of the state "back", and as a state of this
-# client. With VECTORS=file it reads the datagrams of the denetwork libraries instead.
+# client. With VECTORS=file it reads the datagrams of the denetwork libraries instead. In Godot 4, whose web builds have
+# no environment, EDGE and VECTORS are files.
 extends SceneTree
 
 const Client = preload("../addons/dnp/client.gd")
@@ -12,11 +13,11 @@ var offered = false
 
 
 func _initialize():
-	if OS.has_environment("VECTORS"):
-		vectors(OS.get_environment("VECTORS"))
+	if OS.has_environment("VECTORS"): # 4: if FileAccess.file_exists("res://VECTORS"):
+		vectors(OS.get_environment("VECTORS")) # 4: vectors(FileAccess.get_file_as_string("res://VECTORS"))
 		quit()
 		return
-	dnp.open(OS.get_environment("EDGE"))
+	dnp.open(OS.get_environment("EDGE")) # 4: dnp.open(FileAccess.get_file_as_string("res://EDGE"))
 
 
 func _idle(_delta):
@@ -39,9 +40,9 @@ func _idle(_delta):
 # ---- vectors
 
 func vectors(path):
-	var file = File.new()
-	file.open(path, File.READ)
-	var cases = JSON.parse(file.get_as_text()).result["vectors"]
+	var file = File.new() # 4: var text = path
+	file.open(path, File.READ) # 4: var json = JSON.new()
+	var cases = JSON.parse(file.get_as_text()).result["vectors"] # 4: var cases = json.data["vectors"] if json.parse(text) == OK else []
 	var read = 0
 	for c in cases:
 		for hex in c["packets"]:

@@ -14,6 +14,7 @@ signal linked(state) # the edge offers a state, or took one of this client
 signal unlinked(state)
 signal changed(state, index)
 signal message(bytes, reliable)
+signal answered(ticket, error, body) # error is "" if the game server did what a command asked for
 
 const Connection = preload("connection.gd")
 const State = preload("state.gd")
@@ -50,6 +51,7 @@ var _retry_at = -1
 var _abandoned = -100000
 var _ending = ["", 0] # how the carrier ended: reason, code
 var _own = []
+var _ticket = 0 # of the latest command
 var _codec = Value.new()
 var _rng = RandomNumberGenerator.new()
 
@@ -88,6 +90,15 @@ func send(data):
 # Sends a message once. False if it is dropped.
 func send_unreliable(data):
 	return is_open() and _carrier != null and _connection.send_unreliable(_bytes(data))
+
+
+# Asks the game server to do something with a state that this client may write, or with its own. Returns a number, with
+# which the signal `answered` comes once, and not before this returns; -1 if it cannot be sent.
+func command(state, name, body = ""):
+	if not is_open() or not state.linked or not _connection.command(_ticket + 1, state, name, _bytes(body)):
+		return -1
+	_ticket += 1
+	return _ticket
 
 
 # Makes a state of this client, which it offers now and after each reconnection. Each value is
@@ -195,8 +206,12 @@ func _attach(now):
 		var carrier = _carrier
 		_carrier = null
 		_connection.end("lost")
-		_connection.events.clear()
+		var events = _connection.events
+		_connection.events = []
 		_forget_states()
+		for e in events:
+			if e[0] == Connection.ANSWERED:
+				emit_signal("answered", e[1], e[2], e[3])
 		emit_signal("closed", "lost", "the edge does not have the session", 0)
 		_carrier = carrier
 	_retry_at = -1
@@ -246,6 +261,8 @@ func _event(c, e):
 			emit_signal("changed", e[1], e[2])
 		Connection.MESSAGE:
 			emit_signal("message", e[1], e[2])
+		Connection.ANSWERED:
+			emit_signal("answered", e[1], e[2], e[3])
 		Connection.LINKED:
 			states[e[1].key] = e[1]
 			emit_signal("linked", e[1])

@@ -1,12 +1,13 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # The client's side of DNP without socket and clock. Its owner gives it each datagram (`receive`) and calls
 # `advance` in every frame, with the time in ms; then it sends the datagrams in `out`, handles `events`, and
 # empties both. The rules are those of dnp/PROTOCOL.md; the comments name them.
 extends "value.gd"
 
 const State = preload("state.gd")
-const Window = preload("window.gd")
+const SendWindow = preload("window.gd")
 const Codec = preload("value.gd")
+const Commands = preload("commands.gd")
 
 const MODULUS = 65535
 const AHEAD = 16 # commands that are held before their turn (rule hold-16)
@@ -43,7 +44,8 @@ const BYTES_PER_SECOND = 57344.0
 const DATAGRAMS_PER_SECOND = 160.0
 
 # The kinds of events, and what follows them in the array of an event.
-enum { CONNECTED, CLOSED, MESSAGE, LINKED, UNLINKED, CHANGED } # reason; bytes, reliable; state; state; state, index
+# reason; bytes, reliable; state; state; state, index; ticket, error, body
+enum { CONNECTED, CLOSED, MESSAGE, LINKED, UNLINKED, CHANGED, ANSWERED }
 
 # What an entry of a state's writes, of _ups and of _downs consists of.
 const STEP = 0
@@ -54,7 +56,7 @@ const DUE = 3 # when it goes again; -1 after the last time
 var out = [] # datagrams to send
 var events = []
 var phase = "connecting" # established, closed
-var window = Window.new()
+var window = SendWindow.new()
 var states = {} # linked states by LinkId, those of the client, too
 var updates = 0 # values that came
 var hidden_close = false # the carrier does not tell when the edge closes it
@@ -85,6 +87,7 @@ var _body = PackedByteArray() # the LinkUpdate under way
 var _body_link = -1
 var _body_count = 0 # where the number of values of its last link lies
 var _lane = []
+var _commands = Commands.new()
 var _codec = Codec.new() # for states, which must not refer to the connection
 var _bytes_left = BYTES_PER_SECOND
 var _datagrams_left = DATAGRAMS_PER_SECOND
@@ -100,7 +103,12 @@ func begin(login):
 
 # Queues a reliable message of up to 1 MiB. False if it cannot be sent.
 func send(bytes):
-	return phase == "established" and window.send(bytes)
+	return phase == "established" and window.send(_commands.outgoing(bytes))
+
+
+# Queues a command about a state. Its answer has the same ticket. False if it cannot be sent.
+func command(ticket, state, name, body):
+	return phase == "established" and _commands.add(ticket, state, name, body)
 
 
 # Queues a message that is sent once. False if it is dropped.
@@ -154,6 +162,8 @@ func end(reason):
 	phase = "closed"
 	for id in states.keys() + _offered.keys():
 		_remove(id)
+	_commands.end()
+	_answered()
 	events.append([CLOSED, reason])
 
 
@@ -196,6 +206,8 @@ func advance(now):
 	if window.idle() and _ask_due():
 		_probed = now
 		window.probe()
+	_commands.advance(window)
+	_answered()
 	while window.ready() and _allows():
 		_emit(window.next(now))
 	if now >= _flush_at and _allows():
@@ -342,9 +354,22 @@ func _reliable(p):
 		_expect = (_expect + 1) % MODULUS
 		_taken = int(min(_taken + 1, BEHIND))
 		match h[0][0]:
-			4: events.append([MESSAGE, cut(h[0], 3, h[0].size()), true])
+			4: _message(cut(h[0], 3, h[0].size()))
 			5: _offer(h[1])
 			10: _part(h[0])
+
+
+func _message(bytes):
+	var message = _commands.incoming(bytes)
+	_answered()
+	if message != null:
+		events.append([MESSAGE, message, true])
+
+
+func _answered():
+	for a in _commands.answers:
+		events.append([ANSWERED] + a)
+	_commands.answers = []
 
 
 # Puts parts together. One that belongs to no message is a probe.
@@ -360,7 +385,7 @@ func _part(p):
 		end("too-large")
 	elif flags & 2:
 		if _parts.size() > 0:
-			events.append([MESSAGE, _parts, true])
+			_message(_parts)
 		_parts = null
 
 
@@ -430,7 +455,8 @@ func _bind(state):
 	states[state.link] = state
 
 
-# Reads the link message of a state: plain text is its key; JSON with "v":1 has the key and names of the values.
+# Reads the link message of a state: plain text is its key; JSON with "v":1 has the key, names of the values, and fields of
+# data.
 static func describe(state):
 	var text = state.message.get_string_from_utf8()
 	state.key = text
@@ -444,6 +470,12 @@ static func describe(state):
 	if typeof(d.get("names")) == TYPE_ARRAY:
 		for name in d["names"]:
 			state.names.append(str(name))
+	if typeof(d.get("fields")) == TYPE_DICTIONARY:
+		for index in d["fields"]:
+			var i = int(index) if index.is_valid_int() else -1
+			var list = Codec.fields_of(d["fields"][index])
+			if list != null and i >= 0 and i < state.types.size() and state.types[i] == Codec.DATA:
+				state.components[i] = list
 
 
 func _link_up(id):

@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A state: a list of typed values that the edge and this client keep equal. The client makes it; use `value` and
 # `write`. Its values stay when the link is gone.
 extends RefCounted
@@ -8,6 +8,7 @@ var message = PackedByteArray() # the link message
 var types = [] # numbers of value types
 var names = [] # of the values; empty if they have none
 var values = [] # the newest ones
+var components = {} # by index of a data value that consists of fields: [name, type] of each
 var own = false # this client made the state
 var writable = false
 var linked = false
@@ -35,11 +36,21 @@ func value(name):
 	return values[i] if i >= 0 else null
 
 
-# Changes a value, which the next poll sends. False if the state cannot be written or has no such value.
+# Returns the fields of a data value by their names, in a Dictionary of its own. Null if the link message tells none,
+# or the data are of another size.
+func fields(name):
+	var i = index(name)
+	return _codec.split(components[i], values[i]) if components.has(i) else null
+
+
+# Changes a value, which the next poll sends; data with fields also by a Dictionary that has all of them. False if the
+# state cannot be written or has no such value, or if the value cannot be this.
 func write(name, value):
 	var i = index(name)
 	if i < 0 or not writable or (not own and not linked):
 		return false
+	if typeof(value) == TYPE_DICTIONARY:
+		value = _codec.join(components[i], value) if components.has(i) else null
 	var v = _codec.settle(types[i], value)
 	if v == null:
 		return false

@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A node that shows the states of an edge as scenes: it spawns a scene for each state whose key begins as `spawn`
 # says, moves its properties as the values move, and frees it when the state is gone.
 #
@@ -9,7 +9,8 @@
 #	sync_.open("udp://127.0.0.1:3413")
 #
 # Values are bound by name. A value without an entry in `bind` goes to the property of its own name, if the node has
-# one. Where the edge does not tell names (describing link messages), `names` says them by key. Floats, vectors and
+# one; a field of data has the name of the value, a dot and its own, as in "gun.aim", and needs an entry. Where the edge
+# does not tell names (describing link messages), `names` says them by key. Floats, vectors and
 # quaternions move evenly from one value to the next, a moment late: as long as values usually are apart, and some
 # more where that varies.
 extends Node
@@ -62,7 +63,7 @@ var into = self # the node that gets the spawned ones
 var client = Client.new()
 var nodes = {} # by key
 
-var _bound = {} # by state: {index: entry}
+var _bound = {} # by state: {index: entry}, and for fields of data {"index.name": entry}
 var _linear = [] # entries that move, of types that have lerp
 var _other = []
 
@@ -89,19 +90,35 @@ func write(key, name, value):
 	var state = client.states.get(key)
 	if state == null or not state.write(name, value):
 		return false
-	var entry = _bound.get(state, {}).get(state.index(name))
-	if entry != null and is_instance_valid(entry[NODE]):
-		entry[NEXT].clear() # nothing that came before counts
-		entry[T1] = 0.0
-		entry[V1] = _fit(entry[KIND], state.value(name))
-		_show(entry, entry[V1])
+	var entries = _bound.get(state, {})
+	var i = state.index(name)
+	_show_written(entries.get(i), state.value(i))
+	if state.components.has(i):
+		var parts = state.fields(i)
+		for field in parts if parts != null else {}:
+			_show_written(entries.get(_part(i, field)), parts[field])
 	return true
+
+
+func _show_written(entry, v):
+	if entry == null or not is_instance_valid(entry[NODE]):
+		return
+	entry[NEXT].clear() # nothing that came before counts
+	entry[T1] = 0.0
+	entry[V1] = _fit(entry[KIND], v)
+	_show(entry, entry[V1])
 
 
 # Returns the newest value of a state by key and name; null if there is none.
 func value(key, name):
 	var state = client.states.get(key)
 	return state.value(name) if state != null else null
+
+
+# Returns the fields of a data value by key and name; null if there is none, or it has none.
+func fields(key, name):
+	var state = client.states.get(key)
+	return state.fields(name) if state != null else null
 
 
 # Shows values of a state with a node that is there already. Spawned nodes are shown by themselves.
@@ -184,14 +201,28 @@ func _bind_state(state, node):
 	var entries = {}
 	for i in range(state.size()):
 		var name = state.names[i] if i < state.names.size() and state.names[i] != "" else str(i)
-		var property = bind.get(name, name)
-		var root = property.split(":")[0]
-		if not properties.has(root):
+		_bind_value(entries, i, node, properties, bind.get(name, name), pace, state.values[i])
+		if not state.components.has(i):
 			continue
-		var kind = typeof(node.get_indexed(NodePath(property)))
-		entries[i] = [node, NodePath(property), property if root == property else null, kind, 0.0, 0.0, 0.0, null, null, [], false, pace]
-		_show(entries[i], _fit(entries[i][KIND], state.values[i]))
+		var parts = state.fields(i) # null: the game server wrote data of another size, and may write others
+		for field in state.components[i]:
+			var property = bind.get("%s.%s" % [name, field[0]], "")
+			_bind_value(entries, _part(i, field[0]), node, properties, property, pace, parts[field[0]] if parts != null else null)
 	_bound[state] = entries
+
+
+static func _part(i, field):
+	return "%d.%s" % [i, field]
+
+
+func _bind_value(entries, id, node, properties, property, pace, v):
+	var root = property.split(":")[0]
+	if not properties.has(root):
+		return
+	var kind = typeof(node.get_indexed(NodePath(property)))
+	entries[id] = [node, NodePath(property), property if root == property else null, kind, 0.0, 0.0, 0.0, null, null, [], false, pace]
+	if v != null:
+		_show(entries[id], _fit(kind, v))
 
 
 # ---- values
@@ -204,14 +235,23 @@ func _changed(state, i, now):
 	if not _bound.has(state):
 		return
 	var entries = _bound[state]
-	if not entries.has(i):
-		return
-	var e = entries[i]
+	if entries.has(i):
+		_aim(state, entries[i], state.types[i], state.values[i], now)
+	if not state.components.is_empty() and state.components.has(i):
+		var parts = state.fields(i)
+		for field in state.components[i] if parts != null else []:
+			var part = _part(i, field[0])
+			if entries.has(part):
+				_aim(state, entries[part], field[1], parts[field[0]], now)
+
+
+# Has a property move to a value that came.
+func _aim(state, e, type, value, now):
 	if not is_instance_valid(e[NODE]):
 		_unbind(state)
 		return
-	var v = _fit(e[KIND], state.values[i])
-	if not smooth or not Value.is_float(state.types[i]):
+	var v = _fit(e[KIND], value)
+	if not smooth or not Value.is_float(type):
 		_show(e, v)
 		return
 	var pace = e[PACE]

@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # A carrier of datagrams: UDP. Each attempt is a session of its own.
 extends RefCounted
 

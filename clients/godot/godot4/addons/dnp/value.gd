@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # The 38 types of values, and the codec for them. dnp/PROTOCOL.md, section "Values", has the encodings.
 #
 # A value is an int, a float, a String (string), a PackedByteArray (data), or:
@@ -17,6 +17,7 @@ const FLOAT = 2
 const STRING = 11
 const DATA = 12
 const TYPES = 38
+const FIELDS_MAX = 64
 
 const NAMES = [
 	"sint8", "uint8", "sint16", "uint16", "sint32", "uint32", "sint64", "uint64", "float16", "float32", "float64", "string", "data",
@@ -83,6 +84,8 @@ static func wide(type):
 # cannot have it: 256 is no uint8, and 0.5 is none.
 func settle(type, value):
 	var row = LAYOUT[type]
+	if value == null:
+		return null
 	if row[0] == 0:
 		if type == STRING:
 			value = str(value)
@@ -236,3 +239,50 @@ func size_at(type, at, end):
 		_in.seek(at)
 		size = 2 + _in.get_u16()
 	return size if at + size <= end else -1
+
+
+# ---- fields of data
+
+# Returns the [name, type] of the fields that a link message tells, as [["aim", "vector3f32"]]; null if data cannot have them.
+static func fields_of(told):
+	if typeof(told) != TYPE_ARRAY or told.is_empty() or told.size() > FIELDS_MAX:
+		return null
+	var list = []
+	var seen = {}
+	for pair in told:
+		if typeof(pair) != TYPE_ARRAY or pair.size() != 2 or typeof(pair[0]) != TYPE_STRING or typeof(pair[1]) != TYPE_STRING:
+			return null
+		var type = type_named(pair[1])
+		if type < 0 or SIZES[type] == 0 or pair[0] == "" or seen.has(pair[0]):
+			return null
+		seen[pair[0]] = true
+		list.append([pair[0], type])
+	return list
+
+
+# Returns the fields of data by name; null if the data are of another size.
+func split(list, data):
+	var size = 0
+	for field in list:
+		size += SIZES[field[1]]
+	if data.size() != size:
+		return null
+	_in.data_array = data
+	_in.seek(0)
+	var parts = {}
+	for field in list:
+		parts[field[0]] = read_value(field[1])
+	return parts
+
+
+# Returns the data that consist of fields by name; null if one is missing, is not of its type, or is not in the list.
+func join(list, parts):
+	if parts.size() != list.size():
+		return null
+	var out = StreamPeerBuffer.new()
+	for field in list:
+		var v = settle(field[1], parts.get(field[0]))
+		if v == null:
+			return null
+		write_value(out, field[1], v)
+	return out.data_array

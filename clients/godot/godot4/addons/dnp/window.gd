@@ -1,4 +1,4 @@
-# Written by scripts/godot4 from the addon for Godot 3. Untested with an engine.
+# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.
 # The reliable commands of the client: at most ten in flight, repeated until the edge acknowledges them.
 # dnp/PROTOCOL.md: Windows, rule rtt-repeat.
 extends RefCounted

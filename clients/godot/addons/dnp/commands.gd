@@ -1,0 +1,115 @@
+# Commands: this client asks the game server to do something with a state, and gets one answer. They travel in reliable
+# messages, as envelopes that begin with 0xC5, once the edge has answered the hello (INTERFACES.md, "Commands").
+extends Reference
+
+const MARK = 0xc5
+const REQUEST = 1
+const RAW = 2
+const ANSWER = 0x81
+const BY_LINK = 1
+const HELLO = "dnp.command.v1"
+
+const OUTSTANDING = 16 # commands without an answer
+const AHEAD = 64 # how far their ids may be apart
+const WAITING = 256 # commands that are not sent
+const NAME_MAX = 64 # bytes
+const BODY_MAX = 60000
+
+const CODES = [
+	"", "bad_request", "unknown_state", "not_authorised", "busy", "no_responders", "timeout", "too_large", "unavailable", "unknown_command", "failed",
+]
+
+var answers = [] # [ticket, error, body], for the owner to take
+
+var _said = false
+var _granted = false
+var _last = 0 # the id of the latest request; 0 is that of the hello
+var _open = {} # tickets by id
+var _waiting = [] # [ticket, state, name, body]
+
+
+# Queues a command. False if it cannot be sent, or if too much waits. The ticket is the caller's number for it.
+func add(ticket, state, name, body):
+	var size = name.to_utf8().size()
+	if size == 0 or size > NAME_MAX or body.size() > BODY_MAX or _waiting.size() >= WAITING:
+		return false
+	_waiting.append([ticket, state, name.to_utf8(), body]) # 4: _waiting.append([ticket, state, name.to_utf8_buffer(), body.duplicate()])
+	return true
+
+
+# Gives what waits to the window of reliable commands. To be called often.
+func advance(window):
+	if _waiting.empty():
+		return
+	if not _said:
+		_said = window.send(PoolByteArray([MARK, 0]) + HELLO.to_utf8())
+	while _granted and not _waiting.empty() and _room():
+		var w = _waiting[0]
+		if w[1].linked:
+			if not window.send(_request(w)):
+				return
+			_last = _next()
+			_open[_last] = w[0]
+		else:
+			answers.append([w[0], "unknown_state", PoolByteArray()])
+		_waiting.pop_front()
+
+
+func _request(w):
+	var id = _next()
+	var link = w[1].link
+	return PoolByteArray([MARK, REQUEST, id & 255, id >> 8, BY_LINK, link & 255, link >> 8, w[2].size()]) + w[2] + w[3]
+
+
+func _next():
+	return 1 if _last == 0xffff else _last + 1
+
+
+func _room():
+	for id in _open:
+		if ((_next() - id) & 0xffff) >= AHEAD:
+			return false
+	return _open.size() < OUTSTANDING
+
+
+# Returns how a reliable message of the game is sent.
+func outgoing(bytes):
+	if _said and bytes.size() > 0 and bytes[0] == MARK:
+		return PoolByteArray([MARK, RAW]) + bytes
+	return bytes
+
+
+# Returns the game's message in a reliable message of the edge; null if there is none.
+func incoming(bytes):
+	if not _said or bytes.size() == 0 or bytes[0] != MARK:
+		return bytes
+	var is_answer = bytes.size() >= 5 and bytes[1] == ANSWER
+	var id = bytes[2] + 256 * bytes[3] if is_answer else -1
+	if id == 0:
+		_granted = true
+		return null
+	if not _granted:
+		return bytes
+	if not is_answer:
+		return _cut(bytes, 2) if bytes.size() >= 2 and bytes[1] == RAW else null
+	if _open.has(id):
+		var code = bytes[4]
+		answers.append([_open[id], CODES[code] if code < CODES.size() else "failed", _cut(bytes, 5)])
+		_open.erase(id)
+	return null
+
+
+static func _cut(bytes, from):
+	if from >= bytes.size():
+		return PoolByteArray()
+	return bytes.subarray(from, bytes.size() - 1) # 4: return bytes.slice(from)
+
+
+# Answers what has no answer when the connection ends. It may have been executed.
+func end():
+	for id in _open:
+		answers.append([_open[id], "ended", PoolByteArray()])
+	for w in _waiting:
+		answers.append([w[0], "ended", PoolByteArray()])
+	_open.clear()
+	_waiting.clear()
