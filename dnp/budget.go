@@ -156,11 +156,11 @@ const repeatWeight = 1.0 / 16
 // PriorityMax is the highest priority of a Source.
 const PriorityMax = 16
 
-// urgency returns priority × staleness. The versions that a link lacks are the steps of
+// urgency returns weight × staleness. The versions that a link lacks are the steps of
 // precision by which its values are wrong at least, the age lets a state that changed only
 // once have its turn. Why no link waits for ever: DESIGN.md, Budget, urgency, joining.
-func urgency(priority uint8, versions uint32, age time.Duration, repeat bool) float32 {
-	u := float32(priority) * (float32(versions) + float32(age)/float32(stalenessUnit))
+func urgency(weight float32, versions uint32, age time.Duration, repeat bool) float32 {
+	u := weight * (float32(versions) + float32(age)/float32(stalenessUnit))
 	if repeat {
 		u *= repeatWeight
 	}
@@ -183,7 +183,7 @@ func (t *linkTable) deferPending(now instant) {
 	for _, slot := range t.pending {
 		l := &t.slots[slot]
 		l.flags &^= linkMarked
-		if !l.weSend() {
+		if !t.core.sends(l) {
 			continue
 		}
 		s := t.core.sources[l.source]
@@ -214,7 +214,7 @@ func (t *linkTable) rank(now instant) {
 		if l.sent != 0 {
 			versions = min(s.version-l.sent, versionsMax)
 		}
-		w.urgency = urgency(s.cfg.Priority, versions, now.sub(w.since), !l.has(linkChanged))
+		w.urgency = urgency(s.weight, versions, now.sub(w.since), !l.has(linkChanged))
 	}
 	for i := len(t.waiting)/2 - 1; i >= 0; i-- {
 		t.sink(i)

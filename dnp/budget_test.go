@@ -234,7 +234,7 @@ func (m *ideal) order(now time.Time) []wire.LinkID {
 
 func (m *ideal) urgency(id wire.LinkID, now time.Time) float32 {
 	age := now.Sub(m.waits[id]).Seconds() / 0.05
-	return float32(m.sources[id-0x8000].cfg.Priority) * (float32(m.changes[id]) + float32(age))
+	return m.sources[id-0x8000].weight * (float32(m.changes[id]) + float32(age))
 }
 
 // TestShortModel changes states at random while the budget is too small. The connection
@@ -326,7 +326,7 @@ func TestNothingStarves(t *testing.T) {
 					priority, versions = 1, 1
 				}
 				age := time.Duration(sent-born[i]) * stalenessUnit
-				c.waiting = append(c.waiting, waiter{slot: uint16(i), urgency: urgency(priority, versions, age, false)})
+				c.waiting = append(c.waiting, waiter{slot: uint16(i), urgency: urgency(float32(priority), versions, age, false)})
 			}
 			for i := n/2 - 1; i >= 0; i-- {
 				c.sink(i)

@@ -229,6 +229,7 @@ type Stats struct {
 	Refreshes              uint64 // Sources whose values became due again because they stopped changing
 	Scrubs                 uint64 // links whose values became due again by the scrub or a catch-up
 	Inferred               uint64 // commands taken as delivered by the window-edge inference
+	Silent                 int64  // links to Silent sources at present
 	Connects               uint64 // EventConnected
 	Stateless              uint64 // requests answered without a slot in the table of unproven peers
 	Alarms                 uint64 // EventSuspect

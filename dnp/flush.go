@@ -117,7 +117,7 @@ func (w *updateWriter) write(slots []uint16) {
 	for _, slot := range slots {
 		l := &t.slots[slot]
 		l.flags &^= linkMarked | linkWaiting | linkChanged
-		if !l.weSend() {
+		if !t.core.sends(l) {
 			continue
 		}
 		s := e.sources[l.source]

@@ -110,7 +110,7 @@ func (c *Conn) Relink(from, to *Source) error {
 	l.sent = 0
 	from.detach(l.ref)
 	t.attach(slot, l, to)
-	if l.weSend() {
+	if t.core.sends(&t.slots[slot]) {
 		t.mark(slot)
 		t.startCatchUp(slot)
 	}
@@ -118,12 +118,15 @@ func (c *Conn) Relink(from, to *Source) error {
 	return nil
 }
 
+// ourLinks returns the number of links in a table that we offered.
+func ourLinks(t *linkTable) int { return len(t.slots) - len(t.free) - len(t.peer) }
+
 // offer makes a link to s and queues its offer.
 func (t *linkTable) offer(s *Source, readOnly bool) error {
 	if _, linked := t.find(s); linked {
 		return ErrLinked
 	}
-	if ours := len(t.slots) - len(t.free) - len(t.peer); ours >= t.core.cfg.LinksMax {
+	if ourLinks(t) >= t.core.cfg.LinksMax {
 		return ErrLinks
 	}
 	slot := t.newSlot()
@@ -141,11 +144,29 @@ func (t *linkTable) offer(s *Source, readOnly bool) error {
 	return nil
 }
 
-// queueOffer queues the offer of a link behind those of the same and of higher priorities.
+// EndSilent makes room for another link of c: it takes a link to a Silent Source down, after its farewell.
+// It reports false if there is none, or if the peer has fewer links than it may, so that this
+// would not help.
+func (e *Endpoint) EndSilent(c *Conn) bool {
+	t := &c.links
+	if t.silent == 0 || ourLinks(t) < e.cfg.LinksMax {
+		return false
+	}
+	for i := range t.slots {
+		slot := (len(t.ids.index) + i) % len(t.slots) // another beginning each time, because the new link takes an id
+		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource && e.sources[l.source].cfg.Silent {
+			c.unlink(slot, e.sources[l.source].cfg.Farewell)
+			return true
+		}
+	}
+	return false
+}
+
+// queueOffer queues the offer of a link behind those of the same and of higher weights.
 func (t *linkTable) queueOffer(slot int) {
-	priority := func(slot uint16) uint8 { return t.core.sources[t.slots[slot].source].cfg.Priority }
-	mine, offers := priority(uint16(slot)), t.send.offers
-	place := sort.Search(len(offers), func(i int) bool { return priority(offers[i]) < mine })
+	weight := func(slot uint16) float32 { return t.core.sources[t.slots[slot].source].weight }
+	mine, offers := weight(uint16(slot)), t.send.offers
+	place := sort.Search(len(offers), func(i int) bool { return weight(offers[i]) < mine })
 	t.send.offers = slices.Insert(offers, place, uint16(slot))
 }
 
@@ -394,6 +415,7 @@ type LinkSurvey struct {
 	Held, Newest uint32 // the version up to which the peer was sent values, 0 if all are due; the newest one
 	Lacks        int    // values that changed since and were not sent; values that are only repeated do not count
 
+	Silent  bool // it is sent no values
 	Waits   bool // for the budget
 	Waiting time.Duration
 
@@ -414,12 +436,13 @@ func (e *Endpoint) SurveyLink(now time.Time, c *Conn, s *Source) (v LinkSurvey, 
 	v = LinkSurvey{
 		LinkInfo: LinkInfo{ID: l.id, ReadOnly: l.has(linkReadOnly)}, Phase: l.phase, Proven: l.has(linkProven) || l.has(linkByPeer),
 		Held: l.sent, Newest: s.version, Waits: l.has(linkWaiting), Quiet: -1, Refresh: -1, Scrub: t.scrubIn(slot, at),
+		Silent: s.cfg.Silent,
 	}
 	if l.phase == LinkQueued {
 		v.Ahead = max(0, slices.Index(t.send.offers, uint16(slot)))
 	}
 	switch {
-	case !l.weSend():
+	case !t.core.sends(l):
 	case l.sent == 0 && l.has(linkChanged): // without the flag, the values are only repeated
 		v.Lacks = len(s.changed)
 	case l.sent != 0 && (l.sent < s.changedVersion || s.dirty && s.refresh.wanted):

@@ -46,6 +46,9 @@ func (l *link) weSend() bool {
 	return l.phase >= LinkPresumed && l.flags&(linkByPeer|linkReadOnly) != linkByPeer|linkReadOnly
 }
 
+// sends reports whether a link is sent values.
+func (e *core) sends(l *link) bool { return l.weSend() && !e.sources[l.source].cfg.Silent }
+
 func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
 
 // A linkTable holds the links of a connection, and the state of the protocol that
@@ -57,10 +60,12 @@ type linkTable struct {
 	log  *journal
 	conn uint32 // handle of the connection
 
-	flushing bool // in core.flushing
+	flushing bool   // in core.flushing
+	silent   uint16 // links to Silent sources
 
 	slots []link
 	free  []uint16 // free slots
+
 	ids   linkIDs
 	peer  map[wire.LinkID]peerLink // links that the peer offered
 	holds *holdTable
@@ -174,6 +179,10 @@ func (t *linkTable) attach(slot int, l link, s *Source) {
 	l.source = s.handle
 	l.ref = uint32(len(s.links))
 	s.links = appendTight(s.links, linkRef{conn: t.conn, slot: uint32(slot)})
+	if s.cfg.Silent {
+		t.silent++
+		t.core.stats.Silent++
+	}
 	t.slots[slot] = l
 }
 

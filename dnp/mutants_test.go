@@ -52,7 +52,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "disorder_for_ever", File: repeatFile, Old: "\t\t\t\tc.disorder--\n", New: "", Run: "^TestOvertakenInOrder$"},
 	{Name: "second_ack_is_a_guess", File: repeatFile, Old: "if !ok || !w.spare(n) {", New: "if true {", Run: "^TestSparesAreNoGuesses$"},
 	{Name: "guesses_are_second_acks", File: windowFile, Old: "\tw.spares--\n", New: "", Run: "^TestSparesAreNoGuesses$"},
-	{Name: "offers_in_any_order", File: "dnp/link.go", Old: "return priority(offers[i]) < mine", New: "return mine == 0", Run: "^TestOffersByPriority$"},
+	{Name: "offers_in_any_order", File: "dnp/link.go", Old: "return weight(offers[i]) < mine", New: "return mine == 0", Run: "^TestOffersByPriority$"},
 	{Name: "messages_over_budget", File: repeatFile, Old: "choice == takeOther && c.send.messageAt", New: "choice == takeOther && false && c.send.messageAt", Package: models, Run: "^TestBottleneck$"},
 	{Name: "frames_are_queues", File: crowdFile, Old: "queue > max(crowdedQueue, spread/2)", New: "queue > max(crowdedQueue, 0*spread)", Run: "^TestCrowding$"},
 	{Name: "any_delay_is_a_queue", File: crowdFile, Old: "queue > max(crowdedQueue, spread/2)", New: "queue > spread/2", Run: "^TestCrowding$"},

@@ -260,7 +260,7 @@ func (t *linkTable) scrubLink(slot int, now instant) int {
 	if l.has(linkUnconfirmed) && l.phase == LinkUp { // all LinkUps may have been lost
 		t.ups.again(l.id, now)
 	}
-	if !l.weSend() || l.has(linkWaiting) { // a link that waits is sent anyway; the next round is soon enough
+	if !t.core.sends(l) || l.has(linkWaiting) { // a link that waits is sent anyway; the next round is soon enough
 		return 0
 	}
 	l.sent = 0

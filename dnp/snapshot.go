@@ -367,7 +367,7 @@ func (r *snapshotReader) link(t *linkTable, resolve func(uint64) *Source, now in
 		t.ids.index[ordinal] = uint16(slot + 1)
 	}
 	t.attach(slot, l, s)
-	if l.weSend() {
+	if t.core.sends(&t.slots[slot]) {
 		t.mark(slot)
 	}
 }

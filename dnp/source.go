@@ -25,6 +25,15 @@ type SourceConfig struct {
 	// budget, 1 to PriorityMax. 0 stands for 1.
 	Priority uint8
 
+	// Divisor divides Priority, so that sources that stand for the same state can weigh less
+	// than it says. 0 stands for 1.
+	Divisor uint8
+
+	// Silent says that links to the Source are sent no values. Their offers, and answers to what
+	// the peer may not write, have values all the same. A link becomes silent, and ends being
+	// silent, with Relink.
+	Silent bool
+
 	// Data is the owner's.
 	Data any
 }
@@ -42,7 +51,8 @@ type Source struct {
 	e       *Endpoint
 	handle  uint32
 	links   []linkRef
-	datas   int // values of type data: each may be sent with a byte more than the state has
+	datas   int     // values of type data: each may be sent with a byte more than the state has
+	weight  float32 // of its links among those that wait: priority over divisor
 	removed bool
 
 	version uint32   // what Changed gives to values; at least 1
@@ -95,8 +105,10 @@ func (s *Source) SetDescription(message, farewell []byte) {
 	s.cfg.Message, s.cfg.Farewell = message, farewell
 }
 
-// SetPriority replaces SourceConfig.Priority.
-func (s *Source) SetPriority(priority uint8) { s.cfg.Priority = min(max(priority, 1), PriorityMax) }
+// SetPriority replaces the priority of SourceConfig.
+func (s *Source) SetPriority(priority uint8) {
+	s.weight = float32(min(max(priority, 1), PriorityMax)) / float32(max(s.cfg.Divisor, 1))
+}
 
 // Changed says that value i of the state was set.
 func (s *Source) Changed(i int) {
@@ -129,6 +141,9 @@ func (s *Source) Remove() {
 	s.e.sources[s.handle] = nil
 	s.e.freeSources = append(s.e.freeSources, s.handle)
 }
+
+// Weight returns the weight of links to the Source among those that wait for a budget.
+func (s *Source) Weight() float32 { return s.weight }
 
 // touch starts a new version, unless one is open.
 func (s *Source) touch() {
@@ -172,6 +187,10 @@ func (s *Source) settled() uint32 {
 // detach forgets the link at place i. The last one takes its place.
 func (s *Source) detach(i uint32) {
 	last := len(s.links) - 1
+	if s.cfg.Silent {
+		s.e.conns[s.links[i].conn].links.silent--
+		s.e.stats.Silent--
+	}
 	if moved := s.links[last]; int(i) != last {
 		s.links[i] = moved
 		s.e.conns[moved.conn].links.slots[moved.slot].ref = i

@@ -233,6 +233,9 @@ func (s Names) ParseAbout(subject string) (space string, ok bool) {
 // Edge returns the subject on which other edges ask an edge to take over sessions.
 func (s Names) Edge(node string) string { return s.join("edge", node) }
 
+// Drain returns the subject on which an operator asks an edge to hand its sessions over and end; the node may be *.
+func (s Names) Drain(node string) string { return s.join("drain", node) }
+
 // Relay returns the subject on which a relay announces itself to the others.
 func (s Names) Relay(node string) string { return s.join("relay", node) }
 

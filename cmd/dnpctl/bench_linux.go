@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
@@ -33,13 +36,40 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 			return fmt.Errorf("%w; `make build` makes it, --bin says where it is", err)
 		}
 	}
-	runner := &bench.Runner{Flags: c.Flags, Self: self}
+	var at benchAt
+	line := progress.Start(c.JSON != "-", at.status)
+	defer line.End()
+	runner := &bench.Runner{Flags: c.Flags, Self: self, At: at.set, Report: func(format string, args ...any) {
+		line.Fprintln(os.Stderr, time.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
+	}}
 	run := runner.Cases
 	if len(c.Carrier) > 1 && c.Case != "" {
 		run = runner.Beside
 	}
 	results, err := run(ctx, cases)
-	return errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.JSON, results))
+	line.End()
+	if c.JSON != "-" {
+		err = errors.Join(err, bench.Write(os.Stdout, results))
+	}
+	return errors.Join(err, bench.WriteJSON(c.JSON, results))
+}
+
+// A benchAt is how far a run is.
+type benchAt struct {
+	mu   sync.Mutex // the run sets it, the line of the progress reads it
+	last progress.Status
+}
+
+func (b *benchAt) set(done, total int, c *bench.Case) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = progress.Status{Done: done, Total: total, Text: fmt.Sprintf("round %d of %d, case %s", done+1, total, c)}
+}
+
+func (b *benchAt) status() progress.Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
 }
 
 // cases returns the cases that the flags choose.

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -21,6 +24,8 @@ type checkCommand struct {
 
 	Profile string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
 	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
+
+	JSON bool `name:"json" env:"-" help:"Print one JSON object per step: step, text, ok, and ms since the start if it is true."`
 
 	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://; may be repeated."`
 }
@@ -42,9 +47,10 @@ type checkRun struct {
 	*checkCommand
 	key   string
 	start time.Time
-	steps []string // what is established one after the other
-	done  int      // how many of them are
-	ended bool     // the state was removed
+	line  *progress.Line
+	steps []string     // what is established one after the other
+	done  atomic.Int32 // how many of them are; the line of the progress reads it
+	ended bool         // the state was removed
 	put   map[string]any
 }
 
@@ -57,6 +63,8 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		"the client received the change",
 		"the client saw the state removed",
 	}}
+	r.line = progress.Start(!c.JSON, r.status)
+	defer r.line.End()
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := r.check(limited)
@@ -72,25 +80,51 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	return err
 }
 
+// status is how far the check is.
+func (r *checkRun) status() progress.Status {
+	done := min(int(r.done.Load()), len(r.steps)-1)
+	return progress.Status{Text: fmt.Sprintf("step %d of %d, for %v at most: %s", done+1, len(r.steps), r.Timeout, r.steps[done])}
+}
+
+// A checkStep is a step as --json shows it.
+type checkStep struct {
+	Step int    `json:"step"`
+	Text string `json:"text"`
+	OK   bool   `json:"ok"`
+	MS   *int64 `json:"ms,omitempty"`
+}
+
+// tell tells of a step, as text or as JSON.
+func (r *checkRun) tell(s checkStep, text string) {
+	if r.JSON {
+		line, _ := json.Marshal(s) // never fails for such a struct
+		text = string(line)
+	}
+	r.line.Println(text)
+}
+
 // established tells of a step.
 func (r *checkRun) established(step int) {
-	if step == r.done {
-		text := r.steps[step]
-		if r.done++; r.done == len(r.steps) {
-			text += "; the deployment works"
-		}
-		fmt.Printf("%6d ms  %s\n", time.Since(r.start).Milliseconds(), text)
+	if step != int(r.done.Load()) {
+		return
 	}
+	text := r.steps[step]
+	if r.done.Add(1) == int32(len(r.steps)) {
+		text += "; the deployment works"
+	}
+	ms := time.Since(r.start).Milliseconds()
+	r.tell(checkStep{step + 1, r.steps[step], true, &ms}, fmt.Sprintf("%6d ms  %s", ms, text))
 }
 
 // tellRest tells which steps are not established.
 func (r *checkRun) tellRest() {
-	for i, step := range r.steps[r.done:] {
+	done := int(r.done.Load())
+	for i, step := range r.steps[done:] {
 		label := "unchecked"
 		if i == 0 {
 			label = "no"
 		}
-		fmt.Printf("%9s  %s\n", label, step)
+		r.tell(checkStep{Step: done + i + 1, Text: step}, fmt.Sprintf("%9s  %s", label, step))
 	}
 }
 
@@ -141,8 +175,8 @@ func (r *checkRun) clean(ctx context.Context) {
 	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownState {
 		return // there is none
 	}
-	if err != nil && r.done > 0 {
-		fmt.Printf("           the state %s was not removed; it ends within %v\n", r.key, r.lifetime())
+	if err != nil && r.done.Load() > 0 {
+		r.line.Fprintln(os.Stderr, fmt.Sprintf("the state %s was not removed; it ends within %v", r.key, r.lifetime()))
 	}
 }
 

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
@@ -16,6 +16,7 @@ type conformCommand struct {
 	Listen  string        `default:"127.0.0.1:3413" env:"-" placeholder:"ADDRESS:PORT" help:"Address on which to wait for the client (default 127.0.0.1:3413)."`
 	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for anything that the client has to do."`
 	Token   string        `env:"-" placeholder:"TOKEN" help:"Token with which the client has to log in; empty = it does not log in."`
+	JSON    bool          `name:"json" env:"-" help:"Print one JSON object per line: the address at which to connect (listening), then each step when it ends (step, rule, result: pass, fail or skip, reason), then passed, failed and skipped."`
 	Quick   bool          `env:"-" help:"Leave out the steps that take many seconds: loss, and numbers that begin again."`
 }
 
@@ -41,8 +42,14 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	defer socket.Close()
-	fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md says what it has to do\n", socket.LocalAddr())
-	results, err := conform.Run(ctx, socket, conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, Out: os.Stdout})
+	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, Report: func(r conform.Result) { fmt.Println(r) }}
+	if c.JSON {
+		fmt.Printf("{\"listening\":%q}\n", "udp://"+socket.LocalAddr().String())
+		cfg.Report = func(r conform.Result) { fmt.Println(stepJSON(r)) }
+	} else {
+		fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md says what it has to do\n", socket.LocalAddr())
+	}
+	results, err := conform.Run(ctx, socket, cfg)
 	if err != nil {
 		return err
 	}
@@ -52,9 +59,31 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 			passed++
 		}
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, len(results)-passed-failed)
+	if skipped := len(results) - passed - failed; c.JSON {
+		fmt.Printf("{\"passed\":%d,\"failed\":%d,\"skipped\":%d}\n", passed, failed, skipped)
+	} else {
+		fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	}
 	if failed > 0 {
 		return fmt.Errorf("the client fails %d of %d steps", failed, len(results))
 	}
 	return nil
+}
+
+// stepJSON returns a step as a line of --json.
+func stepJSON(r conform.Result) string {
+	step := struct {
+		Step   string `json:"step"`
+		Rule   string `json:"rule"`
+		Result string `json:"result"`
+		Reason string `json:"reason,omitempty"`
+	}{r.Name, r.Rule, "pass", r.Note}
+	switch {
+	case r.Err != nil:
+		step.Result, step.Reason = "fail", r.Err.Error()
+	case r.Note != "":
+		step.Result = "skip"
+	}
+	line, _ := json.Marshal(step) // never fails for such a struct
+	return string(line)
 }

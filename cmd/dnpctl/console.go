@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
@@ -20,7 +19,7 @@ type consoleCommand struct {
 	Space string `arg:"" optional:"" want:"token" default:"demo" help:"Space that the page shows first (demo)."`
 
 	Listen string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" want:"address" help:"Where to serve the page (default 127.0.0.1:8415). Beyond this machine a browser needs the token in the address that the command prints; put a proxy with TLS before it."`
-	Edit   bool   `help:"Let the page change and remove states. Needs the NATS user game or admin."`
+	Edit   bool   `help:"Let the page change and remove states, walk eyes and kick clients, which needs the NATS user game or admin, and drain edges, which needs admin."`
 	Token  string `placeholder:"TOKEN" help:"What a browser has to know (default: a new one, and none if --listen is an address of this machine)."`
 
 	NATSFlags       `group:"NATS"`
@@ -47,7 +46,7 @@ func (c *consoleCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if token == "" && !address.Addr().Unmap().IsLoopback() {
 		token = crand.Text()
 	}
-	url := "http://" + reachable(address).String() + "/"
+	url := "http://" + compose.Reachable(address).String() + "/"
 	if token != "" {
 		url += "?token=" + token
 	}
@@ -57,15 +56,4 @@ func (c *consoleCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	return nil
-}
-
-// reachable returns an address at which a browser on this machine reaches a listener.
-func reachable(a netip.AddrPort) netip.AddrPort {
-	switch {
-	case !a.Addr().Unmap().IsUnspecified():
-		return a
-	case a.Addr().Is4():
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
-	}
-	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
 }

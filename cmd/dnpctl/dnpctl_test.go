@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"draining": startDraining},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"draining": startDraining, "jsonlines": jsonLines},
 		Setup: func(env *testscript.Env) error {
 			tb := env.T().(testing.TB)
 			env.Setenv("EDGE", edgetest.Start(tb, edgetest.Config{}).String())

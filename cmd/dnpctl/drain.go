@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -21,6 +23,7 @@ import (
 type drainCommand struct {
 	Wait      bool          `help:"Wait until the process has ended, and print how many sessions are left."`
 	Timeout   time.Duration `default:"90s" help:"With --wait: fail after this time. An edge needs up to its --drain-timeout and --drain-linger."`
+	JSON      bool          `name:"json" env:"-" help:"Print one JSON object per line: event (draining, sessions, ended), sessions (how many), outcome (handed_over, closed, or nothing if the edge does not say), reason."`
 	Node      string        `arg:"" help:"Address of the edge's --http: ADDRESS:PORT or http://ADDRESS:PORT."`
 	HTTPToken string        `name:"http-token" aliases:"token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"File with the token of the edge's own --http-token; empty = none, for an edge on this machine without --http-token."`
 }
@@ -58,48 +61,64 @@ func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(what)
+	text := drainText(what)
+	if c.JSON {
+		text = drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason}.json()
+	}
+	fmt.Println(text)
 	if !c.Wait {
 		return nil
 	}
 	return c.follow(ctx, before[metricStarted])
 }
 
-// ask makes the edge drain and returns what happens, for people.
-func (c *drainCommand) ask(ctx context.Context) (string, error) {
+// A drainEvent is a line of --json.
+type drainEvent struct {
+	Event    string   `json:"event"`
+	Sessions *float64 `json:"sessions,omitempty"`
+	Outcome  string   `json:"outcome,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+func (e drainEvent) json() string {
+	line, _ := json.Marshal(e) // never fails: the sessions are a number of the metrics, and those are finite
+	return string(line)
+}
+
+// ask makes the edge drain and returns what happens.
+func (c *drainCommand) ask(ctx context.Context) (what telemetry.Drain, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.host()+"/drain", nil)
 	if err != nil {
-		return "", err
+		return what, err
 	}
 	if c.HTTPToken != "" {
 		token, err := telemetry.ReadToken(c.HTTPToken)
 		if err != nil {
-			return "", err
+			return what, err
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	answer, err := drainClient.Do(r)
 	if err != nil {
-		return "", err
+		return what, err
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
 	case http.StatusAccepted:
-		return drainText(answer.Body), nil
+		_ = json.NewDecoder(io.LimitReader(answer.Body, 4096)).Decode(&what) // an edge of another release may not say
+		return what, nil
 	case http.StatusUnauthorized:
-		return "", fmt.Errorf("%s answers %s; --http-token must be that of the edge", c.host(), answer.Status)
+		return what, fmt.Errorf("%s answers %s; --http-token must be that of the edge", c.host(), answer.Status)
 	case http.StatusForbidden:
-		return "", fmt.Errorf("%s answers %s; from another machine both need --http-token", c.host(), answer.Status)
+		return what, fmt.Errorf("%s answers %s; from another machine both need --http-token", c.host(), answer.Status)
 	}
-	return "", fmt.Errorf("%s answers %s; is it an edge?", c.host(), answer.Status)
+	return what, fmt.Errorf("%s answers %s; is it an edge?", c.host(), answer.Status)
 }
 
 // drainText explains the answer of an edge.
-func drainText(body io.Reader) string {
-	var d telemetry.Drain
-	_ = json.NewDecoder(io.LimitReader(body, 4096)).Decode(&d) // an edge of another release may not say
+func drainText(d telemetry.Drain) string {
 	switch d.Sessions {
 	case telemetry.SessionsHandedOver:
 		if d.Reason != "" {
@@ -135,15 +154,27 @@ func (c *drainCommand) follow(ctx context.Context, started float64) error {
 	over := time.After(c.Timeout)
 	tick := time.NewTicker(drainPause)
 	defer tick.Stop()
+	var left atomic.Int64
+	line := progress.Start(!c.JSON, func() progress.Status {
+		return progress.Status{Text: fmt.Sprintf("of at most %v until the edge has ended, sessions: %d", c.Timeout, left.Load())}
+	})
+	defer line.End()
+	tell := func(e drainEvent, text string) {
+		if c.JSON {
+			text = e.json()
+		}
+		line.Println(text)
+	}
 	for last := -1.0; ; {
 		now, err := c.look(ctx)
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || err == nil && now[metricStarted] != started {
-			fmt.Println("the edge has ended")
+			tell(drainEvent{Event: "ended"}, "the edge has ended")
 			return nil
 		}
 		sessions := now[metricSessions]
 		if err == nil && sessions != last {
-			fmt.Printf("sessions: %.0f\n", sessions)
+			tell(drainEvent{Event: "sessions", Sessions: &sessions}, fmt.Sprintf("sessions: %.0f", sessions))
+			left.Store(int64(sessions))
 			last = sessions
 		}
 		select {

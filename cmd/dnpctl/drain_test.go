@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 // TestDrain drains edges that require a token, or none.
@@ -57,14 +59,14 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%s: the edge gets %s with %q, want POST /drain with %q", c.why, asked, bearer, c.bearer)
 		}
 	}
-	for body, want := range map[string]string{
-		`{"sessions":"handed_over"}`: "the edge hands its sessions over and ends",
-		`{"sessions":"handed_over","reason":"no other edge listens on port 1\u001b"}`: "the edge ends, and closes the sessions that it cannot hand over: no other edge listens on port 1",
-		`{"sessions":"closed"}`: "the edge closes its sessions and ends; only edges with --session-durability log hand them over",
-		"":                      "the edge ends",
+	for body, want := range map[telemetry.Drain]string{
+		{Sessions: "handed_over"}: "the edge hands its sessions over and ends",
+		{Sessions: "handed_over", Reason: "no other edge listens on port 1\x1b"}: "the edge ends, and closes the sessions that it cannot hand over: no other edge listens on port 1",
+		{Sessions: "closed"}: "the edge closes its sessions and ends; only edges with --session-durability log hand them over",
+		{}:                   "the edge ends",
 	} {
-		if got := drainText(strings.NewReader(body)); !strings.HasPrefix(got, want) || strings.Contains(got, "\x1b") {
-			t.Errorf("%s: %q, want %q", body, got, want)
+		if got := drainText(body); !strings.HasPrefix(got, want) || strings.Contains(got, "\x1b") {
+			t.Errorf("%+v: %q, want %q", body, got, want)
 		}
 	}
 	for why, command := range map[string]drainCommand{

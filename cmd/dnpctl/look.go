@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/inspect"
@@ -76,7 +72,7 @@ func (c *spacesCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	return print(&c.LookFlags, "SPACE\tSTATES\tCLIENTS\tHOLDER\tSHARD\tEPOCH\tSEQ\tHELD FOR", spaces, func(w io.Writer, s *inspect.Space) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%s%s\n", s.Space, s.States, s.Clients, s.Holder, s.Shard, s.Epoch, s.Seq, brief(s.Since), notes(!s.Serving, "loading", !s.Durable, "not stored"))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%s%s\n", s.Space, s.States, s.Clients, s.Holder, s.Shard, s.Epoch, s.Seq, s.Since.Brief(), notes(!s.Serving, "loading", !s.Durable, "not stored"))
 	})
 }
 
@@ -88,22 +84,6 @@ func notes(pairs ...any) (text string) {
 		}
 	}
 	return text
-}
-
-// brief returns a time with one or two digits.
-func brief(m inspect.Millis) string {
-	switch d := time.Duration(m); {
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.0fs", d.Seconds())
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0fm", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.0fh", d.Hours())
-	default:
-		return fmt.Sprintf("%.0fd", d.Hours()/24)
-	}
 }
 
 type nodesCommand struct{ LookFlags }
@@ -144,7 +124,7 @@ func printNodes(out io.Writer, nodes []inspect.NodesAnswer, missing []inspect.Me
 		case !n.Ready:
 			state = "not ready"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.Head.Node, n.Role, n.Version, brief(n.Uptime), shards, n.Spaces, n.Clients, n.Waiting, state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.Head.Node, n.Role, n.Version, n.Uptime.Brief(), shards, n.Spaces, n.Clients, n.Waiting, state)
 	})
 	for _, m := range missing {
 		fmt.Fprintf(out, "%s %s does not answer; gossip knows it as %s\n", m.Role, m.Node, m.Phase)
@@ -186,14 +166,14 @@ const clientHeading = "CLIENT\tEDGE\tADDRESS\tCARRIER\tFOR\tLINKS\tLOSS\tRTT\tBU
 func clientCells(w io.Writer, c *inspect.Client) {
 	rtt := "-"
 	if c.Path.RTT > 0 {
-		rtt = brief(c.Path.RTT)
+		rtt = c.Path.RTT.Brief()
 	}
 	waiting := "-"
 	if c.Links.Waiting > 0 {
-		waiting = fmt.Sprintf("%d, %s", c.Links.Waiting, brief(c.Links.Oldest))
+		waiting = fmt.Sprintf("%d, %s", c.Links.Waiting, c.Links.Oldest.Brief())
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%s\n", c.Client, c.Edge, c.Address, c.Carrier, brief(c.Age), c.Links.Up,
-		100*c.Path.Loss, rtt, 100*c.Path.Used, waiting, brief(c.Path.Heard)+" ago"+notes(c.Path.Away, "(away)"))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%s\n", c.Client, c.Edge, c.Address, c.Carrier, c.Age.Brief(), c.Links.Up,
+		100*c.Path.Loss, rtt, 100*c.Path.Used, waiting, c.Path.Heard.Brief()+" ago"+notes(c.Path.Away, "(away)"))
 }
 
 type whyCommand struct {
@@ -263,155 +243,4 @@ func printObject(v any) error {
 		printJSON(data)
 	}
 	return err
-}
-
-type topCommand struct {
-	Once     bool          `env:"-" help:"Print once and end. Otherwise the command prints again after each --interval, until Ctrl-C."`
-	Interval time.Duration `default:"1s" want:"100ms..1h" env:"-" help:"Time over which rates are measured."`
-	Rows     int           `default:"10" want:"1..1000" env:"-" help:"Most rows of each table."`
-	LookFlags
-}
-
-// Bounds of what top asks for.
-const topSpaces = 10 // with the most clients, whose clients are shown
-
-// A topView is what top shows.
-type topView struct {
-	Nodes   []inspect.NodesAnswer `json:"nodes"`
-	Missing []inspect.Member      `json:"missing"`
-	Spaces  []topSpace            `json:"spaces"`
-	Clients []inspect.Client      `json:"clients"`
-}
-
-// A topSpace is a space with its rates.
-type topSpace struct {
-	inspect.Space
-	PublishRate float64 `json:"publishes_per_second"`
-	BatchRate   float64 `json:"batches_per_second"`
-	ByteRate    float64 `json:"bytes_per_second"`
-}
-
-// Run shows the busiest spaces and clients.
-func (c *topCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	a, end, err := c.asker()
-	if err != nil {
-		return err
-	}
-	defer end()
-	for {
-		v, err := c.look(ctx, a)
-		switch {
-		case ctx.Err() != nil && !c.Once:
-			return nil // the user ends the view
-		case err != nil:
-			return err
-		case c.JSON:
-			err = printObject(v)
-		default:
-			err = c.show(v)
-		}
-		if err != nil || c.Once {
-			return err
-		}
-	}
-}
-
-// look takes two readings of the spaces, and one of the rest.
-func (c *topCommand) look(ctx context.Context, a *ask.Asker) (v topView, err error) {
-	before, err := a.Spaces(ctx)
-	if err != nil {
-		return v, err
-	}
-	start := time.Now()
-	if v.Nodes, v.Missing, err = a.Nodes(ctx); err != nil {
-		return v, err
-	}
-	select {
-	case <-ctx.Done():
-		return v, ctx.Err()
-	case <-time.After(c.Interval - time.Since(start)):
-	}
-	after, err := a.Spaces(ctx)
-	if err != nil {
-		return v, err
-	}
-	v.Spaces = rates(before, after)
-	busiest := slices.Clone(v.Spaces)
-	slices.SortStableFunc(busiest, func(x, y topSpace) int { return cmp.Compare(y.Space.Clients, x.Space.Clients) })
-	for _, s := range busiest[:min(len(busiest), topSpaces)] {
-		if s.Space.Clients == 0 {
-			break
-		}
-		clients, err := a.Clients(ctx, s.Space.Space)
-		if err != nil {
-			return v, err
-		}
-		v.Clients = append(v.Clients, clients...)
-	}
-	slices.SortStableFunc(v.Clients, func(x, y inspect.Client) int {
-		return cmp.Or(cmp.Compare(y.Links.Waiting, x.Links.Waiting), cmp.Compare(y.Path.Used, x.Path.Used), cmp.Compare(y.Links.Up, x.Links.Up))
-	})
-	v.Spaces, v.Clients = v.Spaces[:min(len(v.Spaces), c.Rows)], v.Clients[:min(len(v.Clients), c.Rows)]
-	return v, nil
-}
-
-// rates returns the spaces with rates, the busiest first. The time between two readings of a space is that which its holder
-// measured.
-func rates(before, after []inspect.Space) (all []topSpace) {
-	old := make(map[string]inspect.Space)
-	for _, s := range before {
-		old[s.Space] = s
-	}
-	for _, s := range after {
-		t := topSpace{Space: s}
-		if was, ok := old[s.Space]; ok && was.Epoch == s.Epoch && s.Since > was.Since {
-			per := func(now, then uint64) float64 { return float64(now-then) / time.Duration(s.Since-was.Since).Seconds() }
-			t.PublishRate, t.BatchRate, t.ByteRate = per(s.Publishes, was.Publishes), per(s.Batches, was.Batches), per(s.BatchBytes, was.BatchBytes)
-		}
-		all = append(all, t)
-	}
-	slices.SortStableFunc(all, func(x, y topSpace) int {
-		return cmp.Or(cmp.Compare(y.ByteRate, x.ByteRate), cmp.Compare(y.Space.Clients, x.Space.Clients))
-	})
-	return all
-}
-
-// show prints the view, on a terminal over the former one.
-func (c *topCommand) show(v topView) error {
-	var b bytes.Buffer
-	err := printNodes(&b, v.Nodes, v.Missing)
-	fmt.Fprintln(&b)
-	err = errors.Join(err, printTable(&b, "SPACE\tSTATES\tCLIENTS\tHOLDER\tPUBLISHES/S\tBATCHES/S\tBYTES/S", v.Spaces, func(w io.Writer, s *topSpace) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%.1f\t%.1f\t%.0f\n", s.Space.Space, s.Space.States, s.Space.Clients, s.Space.Holder, s.PublishRate, s.BatchRate, s.ByteRate)
-	}))
-	if len(v.Clients) > 0 {
-		fmt.Fprintln(&b)
-		err = errors.Join(err, printTable(&b, clientHeading, v.Clients, clientCells))
-	}
-	if err != nil {
-		return err
-	}
-	if c.Once || !isTerminal() {
-		_, err = os.Stdout.Write(b.Bytes())
-		return err
-	}
-	width, height := terminalSize()
-	_, err = os.Stdout.WriteString(cursorHome + fit(b.String(), width, height) + clearBelow)
-	return err
-}
-
-// fit returns the part of a text that a terminal shows.
-func fit(text string, width, height int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	var b strings.Builder
-	for i, line := range lines[:min(len(lines), max(1, height-1))] {
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		if runes := []rune(line); len(runes) > width {
-			line = string(runes[:width])
-		}
-		b.WriteString(line + clearLine)
-	}
-	return b.String()
 }

@@ -17,7 +17,7 @@
 //	dnpctl tap demo --verify                       show how a space is replicated, and check it
 //	dnpctl spaces                                  list the spaces; nodes and clients SPACE do the same for those
 //	dnpctl why demo alice tower                    say why client alice has what it has of a state
-//	dnpctl top --once                              show the busiest spaces and clients
+//	dnpctl top                                     show the busiest spaces, nodes, clients and states; keys open them
 //	dnpctl context add prod --nats tls://nats:4222 remember a deployment by a name
 //	dnpctl completion bash                         print a script with which a shell completes commands
 //	dnpctl console                                 serve a page that shows all of it
@@ -57,7 +57,7 @@ type commands struct {
 	Nodes      nodesCommand       `cmd:"" help:"List the relays and edges of a deployment."`
 	Clients    clientsCommand     `cmd:"" help:"List the clients of a space with their links and the way to them."`
 	Why        whyCommand         `cmd:"" help:"Say why a client has what it has of a state: every reason, in order."`
-	Top        topCommand         `cmd:"" help:"Show nodes, the busiest spaces and the busiest clients."`
+	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once."`
 	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
 	Seal       sealCommand        `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`

@@ -18,10 +18,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 )
 
 type placementCommand struct {
 	Release string `arg:"" help:"Value of the label app.kubernetes.io/instance of the pods: the name of the release."`
+
+	JSON bool `name:"json" env:"-" help:"Print a JSON object: pods [{kind,node,count}], warnings [{node,kind,lost,of}]."`
 
 	API     string `env:"-" hidden:"" default:"" help:"URL of the API of Kubernetes. Empty = that of the cluster in which this pod runs."`
 	Account string `env:"-" hidden:"" default:"/var/run/secrets/kubernetes.io/serviceaccount" help:"Folder with the files token, ca.crt and namespace."`
@@ -36,14 +40,22 @@ const (
 func (c *placementCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, placementTimeout)
 	defer cancel()
+	line := progress.Start(!c.JSON, func() progress.Status {
+		return progress.Status{Text: fmt.Sprintf("of at most %v for the API of Kubernetes", placementTimeout)}
+	})
 	pods, err := c.pods(ctx)
+	line.End()
 	if err != nil {
 		return fmt.Errorf("list pods of release %s: %w", c.Release, err)
 	}
 	if len(pods) == 0 {
 		return fmt.Errorf("release %s has no pods that run", c.Release)
 	}
-	for _, line := range placement(pods) {
+	p := place(pods)
+	if c.JSON {
+		return printObject(p)
+	}
+	for _, line := range p.lines() {
 		fmt.Println(line)
 	}
 	return nil
@@ -115,9 +127,27 @@ func parsePods(r io.Reader) (all []placed, err error) {
 	return all, nil
 }
 
-// placement lists the nodes of each kind of pods, with a warning for each kind of which the loss
-// of one node takes too many: the majority of the NATS servers, or all of another kind.
-func placement(pods []placed) (lines []string) {
+// A placement says which nodes have the pods of a release.
+type placement struct {
+	Pods     []podCount       `json:"pods"`     // by kind and node
+	Warnings []placementIssue `json:"warnings"` // of each kind of which the loss of one node takes too many: the majority of the NATS servers, or all of another kind
+}
+
+type podCount struct {
+	Kind  string `json:"kind"`
+	Node  string `json:"node"`
+	Count int    `json:"count"`
+}
+
+type placementIssue struct {
+	Node string `json:"node"`
+	Kind string `json:"kind"`
+	Lost int    `json:"lost"`
+	Of   int    `json:"of"`
+}
+
+// place counts pods.
+func place(pods []placed) placement {
 	kinds := map[string]map[string]int{} // pods by kind and node
 	for _, p := range pods {
 		if kinds[p.kind] == nil {
@@ -125,24 +155,38 @@ func placement(pods []placed) (lines []string) {
 		}
 		kinds[p.kind][p.node]++
 	}
-	var warnings []string
+	p := placement{Pods: []podCount{}, Warnings: []placementIssue{}}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		var cells []string
 		all, most, where := 0, 0, ""
 		for _, node := range slices.Sorted(maps.Keys(kinds[kind])) {
 			n := kinds[kind][node]
-			cells = append(cells, fmt.Sprintf("%s %d", node, n))
+			p.Pods = append(p.Pods, podCount{kind, node, n})
 			if all += n; n > most {
 				most, where = n, node
 			}
 		}
-		lines = append(lines, kind+": "+strings.Join(cells, ", "))
 		if all > 1 && (most == all || kind == "nats" && 2*most > all) {
-			warnings = append(warnings, fmt.Sprintf("WARNING: the loss of node %s takes %d of %d pods of %s", where, most, all, kind))
+			p.Warnings = append(p.Warnings, placementIssue{where, kind, most, all})
 		}
 	}
-	if len(warnings) == 0 {
-		return append(lines, "the loss of any one node leaves enough pods of each kind that has several")
+	return p
+}
+
+// lines returns the placement for people.
+func (p placement) lines() (lines []string) {
+	for i, c := range p.Pods {
+		cell := fmt.Sprintf("%s %d", c.Node, c.Count)
+		if i > 0 && p.Pods[i-1].Kind == c.Kind {
+			lines[len(lines)-1] += ", " + cell
+		} else {
+			lines = append(lines, c.Kind+": "+cell)
+		}
 	}
-	return append(lines, warnings...)
+	for _, w := range p.Warnings {
+		lines = append(lines, fmt.Sprintf("WARNING: the loss of node %s takes %d of %d pods of %s", w.Node, w.Lost, w.Of, w.Kind))
+	}
+	if len(p.Warnings) == 0 {
+		lines = append(lines, "the loss of any one node leaves enough pods of each kind that has several")
+	}
+	return lines
 }

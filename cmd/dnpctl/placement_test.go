@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"log/slog"
 	"net/http"
@@ -26,7 +27,7 @@ func TestPlacement(t *testing.T) {
 		for i := 0; i < len(f); i += 2 {
 			pods = append(pods, placed{f[i], f[i+1]})
 		}
-		if got := strings.Join(placement(pods), "|"); got != c.want {
+		if got := strings.Join(place(pods).lines(), "|"); got != c.want {
 			t.Errorf("%s: %s\ngot  %s\nwant %s", c.why, c.pods, got, c.want)
 		}
 	}
@@ -62,6 +63,12 @@ func TestPlacementAsks(t *testing.T) {
 	}
 	if asked != "/api/v1/namespaces/games/pods app.kubernetes.io/part-of=dnprelay,app.kubernetes.io/instance=r1" || bearer != "Bearer secret" {
 		t.Errorf("the API is asked for %s with %q", asked, bearer)
+	}
+	if got, err := json.Marshal(place(pods)); err != nil || string(got) != `{"pods":[{"kind":"edge","node":"a","count":1}],"warnings":[]}` {
+		t.Errorf("with --json it prints %s, %v", got, err)
+	}
+	if got := place([]placed{{"edge", "a"}, {"edge", "a"}}).Warnings; len(got) != 1 || got[0] != (placementIssue{"a", "edge", 2, 2}) {
+		t.Errorf("the warnings are %+v, want one: both edges are on one node", got)
 	}
 	for why, c := range map[string]struct {
 		status     int

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
-	"golang.org/x/term"
 )
 
 type sendCommand struct {
 	Target     string `arg:"" placeholder:"TARGET" help:"SPACE for all its clients, SPACE/CLIENT for one of them, or HOST:PORT or a URL (udp://, ws://, wss://, wt://) to send to an edge as a DNP client, which fails if the edge acknowledges nothing for --timeout."`
 	Text       string `arg:"" name:"message" optional:"" placeholder:"MESSAGE" help:"Message to send; - reads it from standard input."`
+	JSON       bool   `name:"json" env:"-" help:"Print the answer about a message to one client as JSON, as without this flag; other messages have none. It hides the progress of a long message."`
 	Unreliable bool   `env:"-" help:"Send the message once, without repeating it if it is lost."`
 
 	Message []string `name:"message" sep:"none" env:"-" placeholder:"TYPE:VALUE" help:"A value of a message in the Drag[en]gine's file format, in place of MESSAGE, as --message byte:3 --message string8:tower --message vector:1,2,3. Repeat it for each value, in the order in which the game reads them. Types: char, byte, short, ushort, int, uint, long, ulong, float, double, string8, string16, vector, vector2, quaternion, point, point3, dvector, color, color3."`
@@ -158,11 +159,11 @@ func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
 		}
 		return stay(ctx, conn, lingerAfterSend)
 	}
-	d := delivery{conn: conn, size: len(data), patience: c.Timeout, progress: progress{terminal: term.IsTerminal(int(os.Stderr.Fd())), out: os.Stderr}}
-	defer d.progress.end()
+	d := delivery{conn: conn, size: len(data), patience: c.Timeout}
 	if err := conn.Send(data); err != nil {
 		return fmt.Errorf("send %d bytes: %w", len(data), err)
 	}
+	defer progress.Start(!c.JSON, d.status).End()
 	if err := d.wait(ctx); err != nil {
 		return fmt.Errorf("%w; the edge acknowledged %d of %d bytes", err, d.acknowledged(), d.size)
 	}
@@ -182,7 +183,12 @@ type delivery struct {
 	conn     *client.Client
 	size     int
 	patience time.Duration // for the edge to acknowledge more
-	progress progress
+}
+
+// status is how far the message is.
+func (d *delivery) status() progress.Status {
+	done := d.acknowledged()
+	return progress.Status{Done: done, Total: d.size, Text: fmt.Sprintf("%d of %d kB acknowledged", done/1000, d.size/1000)}
 }
 
 func (d *delivery) acknowledged() int { return d.size - min(d.conn.Undelivered(), d.size) }
@@ -190,14 +196,9 @@ func (d *delivery) acknowledged() int { return d.size - min(d.conn.Undelivered()
 // wait waits until the message is acknowledged, or the edge acknowledges nothing for the patience.
 func (d *delivery) wait(ctx context.Context) error {
 	since := time.Now()
-	d.progress.begin(since, d.size)
 	for had := 0; had < d.size; {
 		deadline := since.Add(d.patience)
-		until := deadline
-		if at := d.progress.show(time.Now(), had); at.Before(deadline) {
-			until = at
-		}
-		limited, cancel := context.WithDeadline(ctx, until)
+		limited, cancel := context.WithDeadline(ctx, deadline)
 		err := d.conn.Until(limited, func() bool { return d.acknowledged() > had })
 		cancel()
 		now := time.Now()

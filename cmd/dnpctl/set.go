@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/command"
@@ -25,6 +28,7 @@ type setCommand struct {
 	Address string        `arg:"" placeholder:"ADDRESS" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge."`
 	State   string        `arg:"" placeholder:"STATE" help:"Key or link message of the state."`
 	Values  []string      `arg:"" placeholder:"VALUE" help:"Values to write, as INDEX=VALUE, from 0, or NAME=VALUE where the link message has the names. A value with components is {\"x\":1,…}, with all of them."`
+	JSON    bool          `name:"json" env:"-" help:"Print a JSON object: state, and values [{index,name,type,value}] that were written and hold."`
 	Linger  time.Duration `default:"700ms" env:"-" help:"How long to stay connected to repeat lost datagrams and to check that the write holds."`
 
 	DNPFlags
@@ -59,7 +63,24 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err := stay(ctx, conn, c.Linger); err != nil {
 		return err
 	}
-	return check(state, written)
+	if err := check(state, written); err != nil {
+		return err
+	}
+	if !c.JSON {
+		fmt.Println("ok")
+		return nil
+	}
+	object := writtenState{State: c.State}
+	for _, i := range slices.Sorted(maps.Keys(written)) {
+		object.Values = append(object.Values, tapValue{Index: i, Name: state.Name(i), Type: state.Type(i).String(), Value: valueJSON(state, i)})
+	}
+	return printObject(object)
+}
+
+// A writtenState is what --json shows.
+type writtenState struct {
+	State  string     `json:"state"`
+	Values []tapValue `json:"values"`
 }
 
 // find waits for the state.
@@ -152,7 +173,6 @@ func check(s *client.State, written map[int]client.Value) error {
 			return fmt.Errorf("value %s is %s: the write was refused, or another client wrote after it", named(s, i), valueText(s, i))
 		}
 	}
-	fmt.Println("ok")
 	return nil
 }
 
@@ -161,6 +181,7 @@ type commandCommand struct {
 	Key     string `arg:"" placeholder:"KEY" help:"Key of a state that this client may write."`
 	Name    string `arg:"" placeholder:"NAME" help:"Name of the command."`
 	Body    string `arg:"" optional:"" placeholder:"BODY" help:"Body of the command; - reads it from standard input."`
+	JSON    bool   `name:"json" env:"-" help:"Print a JSON object: key, name, and the answer, as answer if it is text in UTF-8, else as answer_base64."`
 
 	DNPFlags
 }
@@ -175,6 +196,24 @@ func (c *commandCommand) Problems() config.Problems {
 		list.Add("NAME", "want 1 to 64 letters, digits, _ or -, got %q", c.Name)
 	}
 	return list
+}
+
+// A commandAnswer is what --json shows.
+type commandAnswer struct {
+	Key    string  `json:"key"`
+	Name   string  `json:"name"`
+	Answer *string `json:"answer,omitempty"`
+	Binary []byte  `json:"answer_base64,omitempty"`
+}
+
+func (c *commandCommand) object(answer []byte) commandAnswer {
+	a := commandAnswer{Key: c.Key, Name: c.Name}
+	if text := string(answer); utf8.ValidString(text) {
+		a.Answer = &text
+	} else {
+		a.Binary = answer
+	}
+	return a
 }
 
 // linkPause is the time between two attempts while the edge may not have linked the state yet.
@@ -210,6 +249,9 @@ func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	}
 	if err != nil {
 		return err
+	}
+	if c.JSON {
+		return printObject(c.object(answer))
 	}
 	fmt.Printf("%s\n", answer)
 	return nil

@@ -20,6 +20,8 @@ type tokenCommand struct {
 }
 
 type tokenKeygenCommand struct {
+	JSON bool `name:"json" env:"-" help:"Print a JSON object: private_key and public_key, which are files, and key_id."`
+
 	Out string `default:"token" env:"-" placeholder:"NAME" help:"Write NAME.key, the private key, and NAME.pub, the public key (default token)."`
 }
 
@@ -39,6 +41,9 @@ func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
 	}
 	if err := create(c.Out+".pub", open, 0o644); err != nil {
 		return err
+	}
+	if c.JSON {
+		return printObject(map[string]string{"private_key": c.Out + ".key", "public_key": c.Out + ".pub", "key_id": token.KeyID(private)})
 	}
 	fmt.Printf("%s.key signs tokens; keep it secret, where they are issued\n%s.pub is for --token-keys of edges; key id %s\n",
 		c.Out, c.Out, token.KeyID(private))
@@ -60,6 +65,7 @@ type tokenIssueCommand struct {
 	Key    string        `default:"token.key" env:"-" placeholder:"FILE" help:"Private key (default token.key)."`
 	Groups []string      `env:"-" placeholder:"NAME,..." help:"Groups of the client at the start."`
 	Write  bool          `negatable:"" default:"true" env:"-" help:"Let the client write and make states."`
+	JSON   bool          `name:"json" env:"-" help:"Print a JSON object: token, space, client, expires."`
 	Life   time.Duration `default:"1h" env:"-" help:"How long the token is valid, and a session with it lasts; at most 24h."`
 }
 
@@ -92,15 +98,19 @@ func (c *tokenIssueCommand) key() (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// Run prints a token and nothing else.
+// Run prints a token.
 func (c *tokenIssueCommand) Run(context.Context, *slog.Logger) error {
 	key, err := c.key()
 	if err != nil {
 		return err
 	}
-	issued, err := token.Sign(key, token.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: time.Now().Add(c.Life)})
+	expires := time.Now().Add(c.Life)
+	issued, err := token.Sign(key, token.Claims{Client: c.Client, Space: c.Space, Groups: c.Groups, Write: c.Write, Expires: expires})
 	if err != nil {
 		return &config.UsageError{Problem: err.Error()}
+	}
+	if c.JSON {
+		return printObject(map[string]string{"token": issued, "space": c.Space, "client": c.Client, "expires": expires.UTC().Format(time.RFC3339)})
 	}
 	fmt.Println(issued)
 	return nil

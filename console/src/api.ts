@@ -20,14 +20,20 @@ async function read<T>(answer: Response): Promise<T> {
 
 /** publish does an operation on a space. It throws an Error with what the relay says. */
 export async function publish(space: string, op: object): Promise<void> {
-  const answer = await fetch(`api/publish?space=${encodeURIComponent(space)}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(op),
-  });
-  const body = await read<{ error?: { code: string; message: string }; ops?: { error?: { message: string } }[] }>(answer);
+  const body = await post<{ error?: { code: string; message: string }; ops?: { error?: { message: string } }[] }>(`api/publish?space=${encodeURIComponent(space)}`, op);
   const error = body.error ?? body.ops?.find((o) => o.error)?.error;
   if (error) throw new Error(error.message);
+}
+
+/** drain has an edge leave, and returns what becomes of its sessions. It throws an Error with what the server says. */
+export async function drain(node: string): Promise<string> {
+  const { sessions, reason } = await post<{ sessions: string; reason?: string }>(`api/drain?node=${encodeURIComponent(node)}`, {});
+  if (sessions !== "handed_over") return "it closes its sessions and ends";
+  return reason ? `it ends, and closes the sessions that it cannot hand over: ${reason}` : "it hands its sessions over and ends";
+}
+
+async function post<T>(path: string, body: object): Promise<T> {
+  return read<T>(await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
 /** useAsked asks again and again while the component is there. An answer stays until the next one. */

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { useAsked, type Client, type List } from "./api.js";
+import { publish, useAsked, type Client, type List } from "./api.js";
 import { Reasons } from "./detail.js";
 import * as format from "./format.js";
 import type { Live } from "./live.js";
@@ -18,7 +18,7 @@ const columns: Column<Client>[] = [
   { name: "heard", right: true, title: "How long ago its last datagram came", cell: (c) => (c.path.away ? "away" : format.span(c.path.heard_ms)), by: (c) => c.path.heard_ms },
 ];
 
-export function Clients({ live }: { live: Live }) {
+export function Clients({ live, edit }: { live: Live; edit: boolean }) {
   const [after, setAfter] = useState<string[]>([]);
   const path = `api/clients?space=${encodeURIComponent(live.space)}&max=500&after=${encodeURIComponent(after.at(-1) ?? "")}`;
   const asked = useAsked<List<Client>>(path);
@@ -36,12 +36,13 @@ export function Clients({ live }: { live: Live }) {
         </div>
         <Table items={list} columns={columns} id={(c) => c.session} selected={session} select={(c) => setSession(c.session)} empty={asked.value ? "No client is in this space." : "Asking the edges…"} />
       </div>
-      {client && <OneClient live={live} client={client} close={() => setSession("")} />}
+      {client && <OneClient key={client.session} live={live} client={client} edit={edit} close={() => setSession("")} />}
     </section>
   );
 }
 
-function OneClient({ live, client: c, close }: { live: Live; client: Client; close(): void }) {
+function OneClient({ live, client: c, edit, close }: { live: Live; client: Client; edit: boolean; close(): void }) {
+  const [said, say] = useState("");
   const [key, setKey] = useState("");
   const history = useHistory(c.session, { loss: c.path.loss * 100, rtt: c.path.rtt_ms });
   const found = key ? [...live.model.byKey.keys()].filter((k) => k.includes(key)).slice(0, 8) : [];
@@ -62,6 +63,12 @@ function OneClient({ live, client: c, close }: { live: Live; client: Client; clo
         <dt>Writes</dt><dd>{c.writes} states wait for the relay</dd>
         <dt>Budget</dt><dd><meter min={0} max={Math.max(1, c.path.rate)} value={c.path.used} /> {c.path.rate > 0 ? `${format.bytes(c.path.rate)} per second${c.path.slowed ? ", slowed down" : ""}` : "no limit"}</dd>
       </dl>
+      {edit && (
+        <p>
+          <button class="danger" onClick={() => confirm(`Kick ${c.client}? All its sessions in ${live.space} end.`) && publish(live.space, { op: "kick", client: c.client }).then(() => say("kicked"), (e: Error) => say(`kick: ${e.message}`))}>Kick the client</button>
+        </p>
+      )}
+      {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
       <Plot title="Loss, %" times={history.times} lines={[{ label: "loss", values: history.values["loss"]! }]} />
       <Plot title="Round trip, ms" times={history.times} lines={[{ label: "rtt", values: history.values["rtt"]! }]} />
       <h3>Why does it have what it has?</h3>

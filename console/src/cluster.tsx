@@ -1,5 +1,5 @@
-import { useRef } from "preact/hooks";
-import { useAsked, type List, type Node, type Space } from "./api.js";
+import { useRef, useState } from "preact/hooks";
+import { drain, useAsked, type List, type Node, type Space } from "./api.js";
 import * as format from "./format.js";
 import type { Live } from "./live.js";
 import { Plot, useHistory } from "./plot.js";
@@ -53,7 +53,12 @@ function useRates(list: Space[] | undefined): Rated[] {
   return kept.current.rated;
 }
 
-export function Cluster({ live }: { live: Live }) {
+export function Cluster({ live, edit }: { live: Live; edit: boolean }) {
+  const [said, say] = useState("");
+  const leave = ({ node }: Node) => {
+    if (confirm(`Drain the edge ${node}? It hands its sessions over, or closes them if they are not durable, and ends.`)) drain(node).then((what) => say(`${node}: ${what}`), (e: Error) => say(`drain ${node}: ${e.message}`));
+  };
+  const operator: Column<Node>[] = [{ name: "operator", cell: (n) => (n.role === "edge" && !n.missing && !n.draining ? <button class="small" onClick={() => leave(n)}>Drain</button> : "") }];
   const nodes = useAsked<List<Node>>("api/nodes");
   const spaces = useAsked<List<Space>>("api/spaces?max=500");
   const rated = useRates(spaces.value?.entries ?? undefined);
@@ -66,7 +71,8 @@ export function Cluster({ live }: { live: Live }) {
   return (
     <section class="cluster">
       <h2>Nodes {nodes.error && <span class="warn">{nodes.error}</span>}</h2>
-      <div class="fixed"><Table items={nodes.value?.entries ?? []} columns={nodeColumns} id={(n) => `${n.role} ${n.node}`} empty={nodes.value ? "No node answers." : "Asking all nodes…"} /></div>
+      <div class="fixed"><Table items={nodes.value?.entries ?? []} columns={edit ? [...nodeColumns, ...operator] : nodeColumns} id={(n) => `${n.role} ${n.node}`} empty={nodes.value ? "No node answers." : "Asking all nodes…"} /></div>
+      {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
       <h2>Spaces {spaces.error && <span class="warn">{spaces.error}</span>}{spaces.value?.next && <small class="faint"> the first {rated.length}</small>}</h2>
       <div class="fixed"><Table items={rated} columns={spaceColumns} id={(s) => s.space} selected={live.space} select={(s) => (location.hash = `#/${s.space}/cluster`)} empty={spaces.value ? "No relay holds a space." : "Asking all relays…"} /></div>
       <div class="plots">

@@ -3,6 +3,7 @@ import { publish, useAsked, type Client, type List, type Why } from "./api.js";
 import * as format from "./format.js";
 import type { Live } from "./live.js";
 import type { Row, Value } from "./model.js";
+import { seers, sight, type Seer } from "./sight.js";
 import { audience } from "./states.js";
 
 /** A Detail shows one state: its values as they move, who gets it, and what the game may do with it. */
@@ -47,6 +48,7 @@ export function Detail({ live, row, edit, close }: { live: Live; row: Row; edit:
       </table>
       {edit && !gone && <p><button class="danger" onClick={() => confirm(`Remove ${row.key}?`) && act("remove", { op: "remove", key: row.key })}>Remove the state</button></p>}
       {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
+      {row.about.interest && <Distances live={live} row={row} />}
       <Sees live={live} row={row} />
       <History live={live} row={row} />
     </aside>
@@ -114,6 +116,35 @@ function Spark({ value }: { value: Value }) {
     return () => clearInterval(timer);
   }, [numbers]);
   return numbers ? <canvas class="spark" width={160} height={26} ref={canvas} aria-hidden="true" /> : null;
+}
+
+const nearest = 8; // clients of whom the distance is shown
+
+/** Distances lists the clients with the nearest eyes, and in which band of its interest each sees the state. */
+function Distances({ live, row }: { live: Live; row: Row }) {
+  const { model } = live;
+  const interest = model.interests.get(row.about.interest ?? "");
+  if (!interest) return null;
+  const eyes = new Map<string, Seer[]>();
+  for (const s of seers(model)) eyes.set(s.client, [...(eyes.get(s.client) ?? []), s]);
+  const list = [...eyes].map(([client, all]) => ({ client, ...sight(model, client, all, row) }));
+  list.sort((a, b) => a.distance - b.distance);
+  const name = row.about.interest!.startsWith("_") ? "" : ` “${format.plain(row.about.interest!, 64)}”`;
+  return (
+    <>
+      <h3>Interest{name}: from how far it is seen</h3>
+      <p class="faint">{interest.bands.map((b) => `up to ${format.number(b.within)}${b.rate ? `: ${format.number(b.rate)} a second` : ""}`).join(" · ")}</p>
+      {list.length === 0 && <p class="empty">No client has an eye.</p>}
+      <ul class="plain distances">
+        {list.slice(0, nearest).map((s) => (
+          <li class={s.sees ? "" : "faint"}>
+            <b>{format.plain(s.client, 40)}</b> {s.distance < Infinity ? `${format.number(s.distance, 1)} away: ${s.sees ? `band ${s.band + 1} of ${interest.bands.length}` : "beyond all bands"}` : s.band < 0 ? "not in the audience" : "no distance"}
+          </li>
+        ))}
+      </ul>
+      {list.length > nearest && <p class="faint">and {list.length - nearest} more</p>}
+    </>
+  );
 }
 
 /** Sees lists the clients of the space, each with why it has what it has of this state. */

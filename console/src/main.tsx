@@ -108,10 +108,10 @@ function App({ about }: { about: About }) {
       </header>
       <main class={row && (at.tab === "world" || at.tab === "states") ? "split" : ""}>
         {!space && <p class="empty">No relay holds a space yet. Publish something, and it appears here.</p>}
-        {shown && at.tab === "world" && <World live={shown} selected={selected} select={select} />}
+        {shown && at.tab === "world" && <World key={space} live={shown} selected={selected} select={select} edit={about.edit} />}
         {shown && at.tab === "states" && <States live={shown} selected={selected} select={select} />}
-        {shown && at.tab === "clients" && <Clients live={shown} />}
-        {shown && at.tab === "cluster" && <Cluster live={shown} />}
+        {shown && at.tab === "clients" && <Clients live={shown} edit={about.edit} />}
+        {shown && at.tab === "cluster" && <Cluster live={shown} edit={about.edit} />}
         {shown && at.tab === "events" && <Events live={shown} />}
         {shown && row && (at.tab === "world" || at.tab === "states") && <Detail key={row.n} live={shown} row={row} edit={about.edit} close={() => select(0)} />}
       </main>

@@ -109,6 +109,7 @@ var dashboards = []dashboard{
 				rate("dnp_edge_socket_waits_total").named("waits {{instance}}"), rate("dnp_edge_socket_uncut_total").named("single {{instance}}"),
 			}, false},
 		}},
+		sights,
 		{"Browsers", []panel{
 			{"Connections", "By WebSocket and WebTransport.", "short", []query{
 				{"sum by (kind) (dnp_carrier_connections{" + selector + "})", "{{kind}}"}, gauge("dnp_carrier_connections_max").named("most {{instance}}"),
@@ -203,6 +204,15 @@ var moved = panel{"Sessions that moved", "Handed over, taken over, lost to other
 	rate("dnp_session_handed_total").named("handed over {{instance}}"), rate("dnp_session_adopted_total").named("taken over {{instance}}"),
 	rate("dnp_session_lost_total").named("lost {{instance}}"), rate("dnp_session_uncertain_total").named("uncertain {{instance}}"),
 }, false}
+
+// sights shows interest by distance.
+var sights = row{"Interest by distance", []panel{
+	{"Sessions with eyes", "In spaces that have states with an interest.", "short", []query{gauge("dnp_edge_sessions_seeing")}, false},
+	{"Looks", "At what is near the eyes of a session: four a second and session, and more where eyes jump.", "cps", []query{rate("dnp_edge_looks_total")}, false},
+	{"Changes of bands", "States that came into another band of distance of a session.", "cps", []query{rate("dnp_edge_bands_changes_total")}, false},
+	{"Sleeping links", "Links that are sent nothing, because their states are beyond all bands.", "short", []query{gauge("dnp_edge_links_asleep")}, false},
+	{"Levels of detail", "Of states, summed over the workers.", "short", []query{gauge("dnp_edge_levels")}, false},
+}}
 
 // variants shows clients that speak in Godot's Variants.
 var variants = row{"Variants", []panel{

@@ -74,14 +74,14 @@ var rules = map[string][]string{
 
 	"internal/auth": {"subject", "internal/turn/heap", "github.com/golang-jwt/jwt/v5"},
 	"internal/edge": {
-		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/inspect", "internal/turn", "internal/version", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/edge/carrier", "internal/edge/fanout", "internal/edge/login", "internal/edge/takeover", "internal/inspect", "internal/inspect/desk", "internal/turn", "internal/version", "internal/auth", "dnp", "dnp/admit", "dnp/udp", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 	"internal/edge/takeover": {
 		"internal/auth", "dnp", "dnp/wire", "replication", "cluster", "cluster/forward", "sessionlog", "internal/fence", "internal/turn/heap",
 	},
 	"internal/edge/fanout": {
-		"internal/auth", "internal/inspect", "dnp", "dnp/command", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "internal/turn/heap",
+		"internal/auth", "internal/inspect", "dnp", "dnp/command", "dnp/netstate", "dnp/wire", "interest", "replication", "replication/payload", "replication/view", "bus", "subject", "cluster", "internal/turn/heap",
 	},
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
@@ -96,15 +96,17 @@ var rules = map[string][]string{
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
 	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
-		"internal/inspect", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
+		"internal/inspect", "internal/inspect/desk", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
-	"internal/inspect":     {"subject"}, // pure
-	"internal/inspect/ask": {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
-	"internal/console":     {"internal/inspect", "internal/inspect/ask", "bus/natsbus", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "github.com/coder/websocket"},
-	"internal/turn":        {}, // for shells
-	"internal/turn/heap":   {}, // pure
+	"internal/inspect":      {"subject"},                                       // pure
+	"internal/inspect/desk": {"internal/inspect", "internal/telemetry", "bus"}, // a shell
+	"internal/inspect/ask":  {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
+	"internal/top":          {"internal/inspect", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, // pure
+	"internal/console":      {"internal/inspect", "internal/inspect/ask", "bus/natsbus", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "github.com/coder/websocket"},
+	"internal/turn":         {}, // for shells
+	"internal/turn/heap":    {}, // pure
 
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},

@@ -65,7 +65,7 @@ type Flags struct {
 	Flush   time.Duration `env:"-" default:"5ms" help:"Flush interval of the edges."`
 	Pin     bool          `env:"-" help:"Edges on core 0, everything else on core 1."`
 	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
-	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too."`
+	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too; - = to standard output, without the table."`
 }
 
 // String names the case by its numbers.

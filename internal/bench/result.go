@@ -224,7 +224,7 @@ func Write(w io.Writer, results []Result) error {
 	return err
 }
 
-// WriteJSON writes figures to a file unless its name is empty.
+// WriteJSON writes figures to a file unless its name is empty; - is standard output.
 func WriteJSON(file string, figures any) error {
 	if file == "" {
 		return nil
@@ -233,7 +233,12 @@ func WriteJSON(file string, figures any) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
+	data = append(data, '\n')
+	if file == "-" {
+		_, err = os.Stdout.Write(data)
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
 }
 
 func (res *Result) write(w io.Writer) {

@@ -3,8 +3,11 @@
 package bench
 
 import (
+	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -53,5 +56,33 @@ func TestSpread(t *testing.T) {
 	}
 	if m := Median(values(rounds[:2], bare)); m != 2.5 {
 		t.Errorf("median of 4 and 1 is %v, want 2.5", m)
+	}
+}
+
+// TestWriteJSON: the name of a file, standard output, or nothing.
+func TestWriteJSON(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "figures.json")
+	old := os.Stdout
+	defer func() { os.Stdout = old }()
+	stdout, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	os.Stdout = stdout
+	for _, name := range []string{"", file, "-"} {
+		if err := WriteJSON(name, []Result{{Case: "a"}}); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{file, stdout.Name()} {
+		var got []Result
+		text, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if err != nil || len(got) != 1 || got[0].Case != "a" {
+			t.Errorf("%s has %s, %v, want one result", name, text, err)
+		}
 	}
 }

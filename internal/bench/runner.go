@@ -23,6 +23,34 @@ type Runner struct {
 	// Watch is called with each window and its duration while the window is measured. nil
 	// means nothing.
 	Watch func(s *Scene, d time.Duration) error
+
+	// Report prints how a case ended. nil means Progress.
+	Report func(format string, args ...any)
+
+	// At is called before each round of Cases and Beside, with the number of rounds before it, that of all rounds, and the case. nil means nothing.
+	At func(done, total int, c *Case)
+}
+
+func (r *Runner) report(format string, args ...any) {
+	if r.Report == nil {
+		Progress(format, args...)
+		return
+	}
+	r.Report(format, args...)
+}
+
+// at tells of a round of a case: of all cases, or of those before it and the rounds of its own.
+func (r *Runner) at(cases []Case, before []Case, round int, c *Case) {
+	if r.At == nil {
+		return
+	}
+	rounds := func(list []Case) (sum int) {
+		for i := range list {
+			sum += cmp.Or(list[i].Rounds, r.Rounds)
+		}
+		return sum
+	}
+	r.At(rounds(before)+round, rounds(cases), c)
 }
 
 // Progress prints one line for each step of a run.
@@ -59,30 +87,32 @@ func (r *Runner) Cases(ctx context.Context, cases []Case) (results []Result, err
 		if ctx.Err() != nil {
 			return results, errors.Join(err, ctx.Err())
 		}
-		res, failed := r.run(ctx, &cases[i])
+		res, failed := r.run(ctx, &cases[i], func(round int) { r.at(cases, cases[:i], round, &cases[i]) })
 		if failed != nil {
 			failed = fmt.Errorf("%s: %w", &cases[i], failed)
 			err = errors.Join(err, failed)
-			Progress("%v", failed)
+			r.report("%v", failed)
 			continue
 		}
 		results = append(results, res)
-		Progress("%s: %.2f M updates per edge CPU second", res.Case, res.PerEdgeCPU/1e6)
+		r.report("%s: %.2f M updates per edge CPU second", res.Case, res.PerEdgeCPU/1e6)
 	}
 	return results, err
 }
 
-func (r *Runner) run(ctx context.Context, c *Case) (res Result, err error) {
+func (r *Runner) run(ctx context.Context, c *Case, begin func(round int)) (res Result, err error) {
+	begin(0)
 	s, err := r.Open(ctx, c)
 	if err != nil {
 		return res, err
 	}
 	defer s.Close()
 	var all []Round
-	for range cmp.Or(c.Rounds, r.Rounds) {
+	for n := range cmp.Or(c.Rounds, r.Rounds) {
 		if err := ctx.Err(); err != nil {
 			return res, err
 		}
+		begin(n)
 		one, err := s.round(ctx)
 		if err != nil {
 			return res, err
@@ -105,8 +135,9 @@ func (r *Runner) Beside(ctx context.Context, cases []Case) (results []Result, er
 		scenes[i] = s
 	}
 	rounds := make([][]Round, len(cases))
-	for range cmp.Or(cases[0].Rounds, r.Rounds) {
+	for n := range cmp.Or(cases[0].Rounds, r.Rounds) {
 		for i, s := range scenes {
+			r.at(cases, nil, n*len(scenes)+i, s.Case)
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}

@@ -58,6 +58,7 @@ type dev struct {
 	web     *webListeners
 	logs    *Durable
 	demo    *demo
+	player  *player
 	console net.Listener // nil without --console
 	page    *console.Server
 }
@@ -127,7 +128,7 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		drain = 0 // there is no other edge, which many clients could overload
 	}
 	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, true}
-	if d.edge, err = newEdge(&d.node, flags, edgeBus, d.logs.Edge(nil), drain); err != nil {
+	if d.edge, err = newEdge(&d.node, flags, edgeBus, d.logs.Edge(nil), drain, nil); err != nil {
 		return err
 	}
 	if d.web, err = openWeb(flags, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
@@ -138,7 +139,8 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		return err
 	}
 	if c.Demo {
-		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace}
+		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace, heard: make(chan [2]float32, walkerKnows)}
+		d.player = d.newPlayer(c)
 	}
 	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.web.metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
 		h := edgeHealth(d.edge, edgeBus, d.logs)
@@ -176,9 +178,35 @@ func (d *dev) run(ctx context.Context) error {
 	if d.demo != nil {
 		group.Go(func() error { return d.demo.run(ctx) })
 	}
+	if d.demo != nil && d.console != nil { // where one sees the field
+		group.Go(func() error { return d.demo.runField(ctx) })
+	}
+	if d.player != nil {
+		group.Go(func() error { return d.player.run(ctx) })
+	}
 	err := group.Wait()
 	stop()
 	return cmp.Or(err, lasting.Wait())
+}
+
+// newPlayer returns the player of the demo; nil without the console that shows it, or if it cannot log in.
+func (d *dev) newPlayer(c *DevCommand) *player {
+	addrs := d.edge.Addrs()
+	if d.console == nil || c.Auth != "open" || len(addrs) == 0 {
+		return nil
+	}
+	return &player{url: "udp://" + Reachable(addrs[0]).String(), profile: c.Listen[0].Profile, heard: d.demo.heard, log: d.log}
+}
+
+// Reachable returns an address at which programs on this machine reach a listener.
+func Reachable(a netip.AddrPort) netip.AddrPort {
+	switch {
+	case !a.Addr().Unmap().IsUnspecified():
+		return a
+	case a.Addr().Is4():
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
+	}
+	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
 }
 
 // tell prints the addresses and what to try next.
@@ -247,6 +275,7 @@ type demo struct {
 	bus      bus.Bus
 	subjects subject.Names
 	space    string
+	heard    chan [2]float32 // from the player: where it saw itself
 }
 
 // run publishes until ctx ends. It makes the states when the relay does not have them

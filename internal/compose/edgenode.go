@@ -120,7 +120,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		}
 	}
 	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, false}
-	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout); err != nil {
+	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout, n.requestDrain); err != nil {
 		return err
 	}
 	if n.durable != nil && n.gossip != nil {
@@ -239,8 +239,9 @@ var recycles = map[string]fanout.Recycle{"close": fanout.RecycleClose, "tell": f
 
 var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthToken, "callout": login.AuthCallout}
 
-// newEdge returns an edge that the flags configure. Its ports are open.
-func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration) (*edge.Edge, error) {
+// newEdge returns an edge that the flags configure. Its ports are open. Operators can drain it over NATS if request is
+// not nil.
+func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration, request func() telemetry.Drain) (*edge.Edge, error) {
 	c := flags.Edge
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
@@ -252,6 +253,7 @@ func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain 
 		Rate:           clientRate(c),
 		Durable:        durable,
 		Carriers:       carriers(flags, durable),
+		Drain:          request,
 		DrainTimeout:   drain,
 		BytesPerSecond: orUnlimited(c.SessionSendRate), OfferBytesPerSecond: orUnlimited(c.OfferRate),
 	}

@@ -163,7 +163,7 @@ type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
-	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo."`
+	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo, and for the console a flock in a field, through which a client walks."`
 }
 
 // Problems lists what is wrong with d.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 )
@@ -29,8 +28,8 @@ type Config struct {
 	// quiet is how long the edge watches for repetitions that must not come; default 2 s.
 	quiet time.Duration
 
-	// Out, if set, gets a line for each step when it ends.
-	Out io.Writer
+	// Report, if set, is called with each step when it ends.
+	Report func(r Result)
 }
 
 // A Result is the outcome of a step.
@@ -98,8 +97,8 @@ func Run(ctx context.Context, socket *net.UDPConn, cfg Config) (results []Result
 			}
 		}
 		results = append(results, r)
-		if cfg.Out != nil {
-			fmt.Fprintln(cfg.Out, r)
+		if cfg.Report != nil {
+			cfg.Report(r)
 		}
 	}
 	return results, nil

@@ -7,5 +7,6 @@
 // The page comes from the folder console at the root of the repository; the files in assets are what
 // `make console` builds from it. The server gives it the answers of nodes to the requests of package inspect,
 // and a copy of one space, which it follows as an edge does. So the page shows every state, whatever its
-// audience, and adds no client to the space.
+// audience, and adds no client to the space. With Config.Edit the page publishes, kicks clients and drains edges, as far
+// as the NATS user may.
 package console

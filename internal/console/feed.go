@@ -22,12 +22,14 @@ const (
 // A feed turns what happens to the copy of a space into frames for a page: JSON objects, each with what changed
 // since the one before. A value that changes several times between two frames is there once.
 type feed struct {
-	space  string
-	dirty  []*replication.State // whose values or description are to be told
-	gone   []uint64
-	groups map[string][]string // by client; what is to be told
-	events []json.RawMessage   // in the order in which they came
-	missed int                 // events that gave way
+	space     string
+	dirty     []*replication.State // whose values or description are to be told
+	gone      []uint64
+	groups    map[string][]string  // by client; what is to be told
+	interests map[string]*interest // by name; what is to be told
+	eyes      map[string]struct{}  // clients whose eyes are to be told; "" for those of clients that were given none
+	events    []json.RawMessage    // in the order in which they came
+	missed    int                  // events that gave way
 }
 
 // A pending is what a page has not been told of a state. It is the Data of the state.
@@ -39,7 +41,9 @@ type pending struct {
 	structs linkmsg.Description // what the link message tells of the components of values
 }
 
-func newFeed(space string) *feed { return &feed{space: space, groups: make(map[string][]string)} }
+func newFeed(space string) *feed {
+	return &feed{space: space, groups: make(map[string][]string), interests: make(map[string]*interest), eyes: make(map[string]struct{})}
+}
 
 // of returns what is pending of a state, which is listed from now on.
 func (f *feed) of(s *replication.State) *pending {
@@ -76,9 +80,11 @@ func (f *feed) Removed(s *replication.State) {
 
 func (f *feed) Groups(client string, groups []string) { f.groups[client] = slices.Clone(groups) }
 
-// Interest and Eyes tell what the page does not show.
-func (f *feed) Interest(string, *replication.Interest) {}
-func (f *feed) Eyes(string)                            {}
+func (f *feed) Interest(name string, x *replication.Interest) {
+	f.interests[name] = describeInterest(x)
+}
+
+func (f *feed) Eyes(client string) { f.eyes[client] = struct{}{} }
 
 // event adds an event of the space.
 func (f *feed) event(data []byte) {
@@ -95,14 +101,18 @@ func (f *feed) event(data []byte) {
 
 // waits reports whether there is something to tell.
 func (f *feed) waits() bool {
-	return len(f.dirty)+len(f.gone)+len(f.groups)+len(f.events)+f.missed > 0
+	return len(f.dirty)+len(f.gone)+len(f.groups)+len(f.interests)+len(f.eyes)+len(f.events)+f.missed > 0
 }
+
+// full reports whether the last frame had no room for everything.
+func (f *feed) full() bool { return len(f.dirty)+len(f.groups)+len(f.eyes) > 0 }
 
 // A position is what a frame says of the copy.
 type position struct {
 	Epoch, Seq uint64
 	Complete   bool
 	Waiting    string // what it waits for; empty if it is complete
+	Eyes       func(client string) []replication.Eye
 }
 
 // frame appends a frame, after which what it tells is no longer pending.
@@ -125,11 +135,9 @@ func (f *feed) frame(b []byte, at position) []byte {
 		b = appendJSON(b, f.gone)
 		f.gone = nil
 	}
-	if len(f.groups) > 0 {
-		b = append(b, `,"groups":`...)
-		b = appendJSON(b, f.groups)
-		clear(f.groups)
-	}
+	b = appendMap(b, end, "groups", f.groups, func(_ string, groups []string) any { return groups })
+	b = appendMap(b, end, "interests", f.interests, func(_ string, x *interest) any { return x })
+	b = appendMap(b, end, "eyes", f.eyes, func(client string, _ struct{}) any { return eyesOf(at.Eyes, client) })
 	if len(f.events) > 0 {
 		b = append(b, `,"events":`...)
 		b = appendJSON(b, f.events)
@@ -193,7 +201,7 @@ func (f *feed) state(b []byte, s *replication.State, p *pending) []byte {
 	b = appendJSON(b, about{
 		Key: d.Key, Names: names, Types: types, Access: accessNames[d.Access.Kind], Writers: d.Access.Writers,
 		Audience: audienceNames[d.Audience.Kind], Groups: d.Audience.Groups, Clients: d.Audience.Clients,
-		Priority: max(1, int(d.Priority)), Levels: len(d.Details), Message: payload.MessageText(d.Message),
+		Priority: max(1, int(d.Priority)), Levels: len(d.Details), Interest: d.Interest, Message: payload.MessageText(d.Message),
 	})
 	b = append(b, `,"values":[`...)
 	for i := range d.Values {
@@ -217,6 +225,7 @@ type about struct {
 	Clients  []string `json:"clients,omitempty"`
 	Priority int      `json:"priority"`
 	Levels   int      `json:"levels"` // of detail, below the full one
+	Interest string   `json:"interest,omitempty"`
 	Message  string   `json:"message"`
 }
 
@@ -256,6 +265,24 @@ func separate(b []byte, first *bool) []byte {
 		return b
 	}
 	return append(b, ',')
+}
+
+// appendMap appends a field with the entries of a map that fit into the frame, and takes them out of the map.
+func appendMap[V any](b []byte, end int, field string, m map[string]V, what func(name string, v V) any) []byte {
+	if len(m) == 0 || len(b) >= end {
+		return b
+	}
+	b = append(append(append(b, `,"`...), field...), `":{`...)
+	first := true
+	for name, v := range m {
+		if len(b) >= end {
+			break
+		}
+		b = appendJSON(separate(b, &first), name)
+		b = appendJSON(append(b, ':'), what(name, v))
+		delete(m, name)
+	}
+	return append(b, '}')
 }
 
 func appendJSON(b []byte, v any) []byte {

@@ -28,7 +28,10 @@ type frame struct {
 	Events  []json.RawMessage
 	Missed  int
 	Waiting string
-	States  []struct {
+
+	Interests map[string]*interest
+	Eyes      map[string][]eye
+	States    []struct {
 		N      uint64
 		About  about
 		Values []json.RawMessage
@@ -72,6 +75,18 @@ func (p *twin) apply(data []byte) {
 	}
 }
 
+// texts returns what a map has, as text in order.
+func texts[V any](m map[string]V) (all []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		v, err := json.Marshal(m[k])
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, k+" "+string(v))
+	}
+	return all
+}
+
 // A rig is a space, its copy, and a page.
 type rig struct {
 	*testing.T
@@ -84,7 +99,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{T: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
-	r.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7})
+	r.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7, Eye: replication.Eye{Key: "player.{client}"}})
 	r.replica = replication.NewReplica("s", r.feed)
 	return r
 }
@@ -124,7 +139,7 @@ func (r *rig) follow() {
 // told gives the page one frame.
 func (r *rig) told() *frame {
 	r.Helper()
-	r.page.apply(r.feed.frame(nil, position{}))
+	r.page.apply(r.feed.frame(nil, position{Eyes: r.replica.Eyes}))
 	return &r.page.last
 }
 
@@ -201,6 +216,66 @@ func TestFeedFrames(t *testing.T) {
 		t.Errorf("%d frames", frames)
 	}
 	r.same()
+}
+
+// A page is told who sees from where, and how far.
+func TestFeedSight(t *testing.T) {
+	r := newRig(t)
+	r.publish(`{"ops":[{"op":"interest","name":"walker","at":"pos","axes":"xz","bands":[{"within":10},{"within":30,"rate":2,"precision":4}]},
+		{"op":"put","key":"npc","interest":"walker","values":[{"name":"pos","type":"vector3f32","value":[0,0,0]}]},
+		{"op":"put","key":"own","interest":{"at":"0","bands":[{"within":5}]},"values":[{"type":"vector2f32","value":[0,0]}]}]}`)
+	f := r.told()
+	var names []string
+	for _, s := range f.States {
+		names = append(names, s.About.Interest)
+	}
+	if len(names) != 2 || names[0] != "walker" || !replication.IsInline(names[1]) {
+		t.Fatalf("the states have the interests %q", names)
+	}
+	want := []string{names[1] + ` {"at":"0","bands":[{"within":5}]}`, `walker {"at":"pos","axes":"xz","bands":[{"within":10},{"within":30,"rate":2,"precision":4}]}`}
+	if got := texts(f.Interests); !slices.Equal(got, want) {
+		t.Errorf("the interests are %q, want %q", got, want)
+	}
+	told := func(why string, want ...string) {
+		t.Helper()
+		r.follow()
+		if got := texts(r.told().Eyes); !slices.Equal(got, want) {
+			t.Errorf("%s: the eyes are %q, want %q", why, got, want)
+		}
+	}
+	r.store.Join("a", "1")
+	r.store.Join("b", "2")
+	told("the eye of all clients", ` [{"key":"player.{client}"}]`)
+	r.publish(`{"ops":[{"op":"eye","client":"a","at":["npc#pos",[1,0,2.5]]},{"op":"eye","client":"b","at":null}]}`)
+	told("eyes of clients", `a [{"key":"npc","value":"pos"},{"at":[1,0,2.5]}]`, `b []`)
+	r.store.Leave("a", "1")
+	told("a client that left", `a null`)
+	r.store.Leave("b", "2")
+	told("the last client left", ` []`, `b null`)
+	r.publish(`{"ops":[{"op":"remove","key":"npc"},{"op":"interest","name":"walker","bands":[]}]}`)
+	if got := texts(r.told().Interests); !slices.Equal(got, []string{"walker null"}) {
+		t.Errorf("an interest that ended is told as %q", got)
+	}
+}
+
+// More groups and eyes than a frame has room for come with later ones.
+func TestFeedSightFrames(t *testing.T) {
+	r := newRig(t)
+	name := strings.Repeat("x", 50)
+	for i := range 6000 {
+		r.feed.Groups(fmt.Sprint(name, i), []string{name})
+	}
+	groups := 0
+	for r.feed.waits() {
+		f := r.told()
+		groups += len(f.Groups)
+		if len(f.Groups) == 6000 || len(f.Groups) == 0 || r.feed.waits() != r.feed.full() {
+			t.Fatalf("a frame has %d groups", len(f.Groups))
+		}
+	}
+	if groups != 6000 {
+		t.Errorf("the page is told of %d groups", groups)
+	}
 }
 
 // Events are bounded, and what is not JSON is none.

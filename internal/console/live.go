@@ -103,8 +103,8 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
 			frame = f.feed.frame(nil, f.position())
 			next = now.Add(frameInterval)
-			if len(f.feed.dirty) > 0 {
-				next = now // the frame was full
+			if f.feed.full() {
+				next = now
 			}
 		}
 		out := frames
@@ -155,7 +155,7 @@ func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
 // position returns what a frame says of the copy.
 func (f *follower) position() position {
 	epoch, seq := f.replica.Position()
-	p := position{Epoch: epoch, Seq: seq, Complete: f.replica.Complete()}
+	p := position{Epoch: epoch, Seq: seq, Complete: f.replica.Complete(), Eyes: f.replica.Eyes}
 	switch {
 	case p.Complete:
 	case f.unheard:

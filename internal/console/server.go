@@ -73,6 +73,7 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("GET /api/why", s.why)
 	s.mux.HandleFunc("GET /api/live", s.live)
 	s.mux.HandleFunc("POST /api/publish", s.publish)
+	s.mux.HandleFunc("POST /api/drain", s.drain)
 	return s
 }
 
@@ -134,18 +135,41 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 	answer(w, map[string]any{"space": s.cfg.Space, "edit": s.cfg.Edit, "connected": s.cfg.Bus.Connected()})
 }
 
-// publish passes an operation on to the relay that holds the space, and its answer back.
-func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
-	space := r.URL.Query().Get("space")
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, opMax))
+// mayChange reports whether a request may change something, and answers it if not.
+func (s *Server) mayChange(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case !s.cfg.Edit:
 		problem(w, http.StatusForbidden, "forbidden", "the program was started without --edit")
-		return
 	case r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Sec-Fetch-Site") == "cross-site":
 		problem(w, http.StatusForbidden, "forbidden", "want JSON from the page of this server") // which no form can send
+	default:
+		return true
+	}
+	return false
+}
+
+// drain has an edge drain, and passes on what becomes of its sessions.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+	if !s.mayChange(w, r) {
 		return
-	case err != nil || !subject.ValidToken(space) || !json.Valid(body):
+	}
+	node := r.URL.Query().Get("node")
+	if !subject.ValidToken(node) {
+		problem(w, http.StatusBadRequest, "bad_request", "want the name of an edge")
+		return
+	}
+	what, err := s.asker.Drain(r.Context(), node)
+	tell(w, what, err)
+}
+
+// publish passes an operation on to the relay that holds the space, and its answer back.
+func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
+	if !s.mayChange(w, r) {
+		return
+	}
+	space := r.URL.Query().Get("space")
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, opMax))
+	if err != nil || !subject.ValidToken(space) || !json.Valid(body) {
 		problem(w, http.StatusBadRequest, "bad_request", fmt.Sprintf("want a space, and JSON of at most %d bytes", opMax))
 		return
 	}
@@ -153,11 +177,15 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		m   bus.Msg
 		err error
 	}
-	done := make(chan result, 1)
+	done, before := make(chan result, 1), s.cfg.Bus.Conn().LastError()
 	s.cfg.Bus.Request(bus.Msg{Subject: s.cfg.Subjects.Publish(space, ""), Data: body}, opTimeout, func(m bus.Msg, err error) { done <- result{m, err} })
 	select {
 	case <-r.Context().Done():
 	case got := <-done:
+		if got.err != nil && ask.Refused(s.cfg.Bus.Conn(), before) {
+			problem(w, http.StatusForbidden, "forbidden", "the NATS user may not publish; the users game and admin may")
+			return
+		}
 		if got.err != nil {
 			problem(w, http.StatusBadGateway, "no_answer", "no relay answered: "+got.err.Error())
 			return

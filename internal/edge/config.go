@@ -103,6 +103,10 @@ type Config struct {
 	// Carriers lets clients come otherwise than by UDP. nil means that none do.
 	Carriers *Carriers
 
+	// Drain, if not nil, is called for each request of an operator over the bus, from any goroutine, and begins
+	// the drain.
+	Drain func() telemetry.Drain
+
 	// DrainTimeout is how long Run may take to hand durable sessions over when it is to end,
 	// and over which time it closes all others, evenly. 0 means 55 s for durable sessions, and
 	// that others are closed at once.

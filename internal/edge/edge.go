@@ -32,6 +32,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
+	"github.com/dnprelay/dnprelay/internal/inspect/desk"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
@@ -72,7 +73,7 @@ func New(cfg Config) (*Edge, error) {
 	}
 	e.view.Store(takeover.NewView(cfg.Node))
 	e.feeds, e.repairs = newFeeds(&e.node, inbox), newRepairs(&e.node, inbox)
-	e.look = inspector{edge: e, started: time.Now()}
+	e.look = inspector{Desk: desk.New(cfg.Bus, cfg.Node, "edge"), edge: e, started: time.Now()}
 	for _, l := range cfg.Listeners {
 		if err := e.listen(l); err != nil {
 			e.closeSockets()

@@ -3,95 +3,42 @@ package edge
 import (
 	"errors"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/inspect"
-	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/inspect/desk"
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 
-// inspectionsMax is how many requests of people an edge works on at a time. The others are told that it is
-// busy.
-const inspectionsMax = 8
-
 // An inspector answers the requests of people who look at the edge. A request is looked at in
 // steps, each a task of a worker, so that no turn takes long.
-//
-// The mutex guards the limits: the goroutines of three subscriptions take requests, and workers
-// end them.
 type inspector struct {
+	*desk.Desk
 	edge    *Edge
 	started time.Time
-
-	mu      sync.Mutex
-	limiter inspect.Limiter
-	open    int // requests that workers work on
 }
 
 // subscribe subscribes to the requests.
 func (i *inspector) subscribe() error {
 	s, f := i.edge.cfg.Subjects, i.edge.feeds
-	return errors.Join(f.always(s.Nodes(), i.nodes), f.always(s.Clients("*"), i.clients), f.always(s.Why("*"), i.why))
-}
-
-// take parses a request, and answers one that is malformed or too many. ok is false if nothing
-// else is to be done.
-func (i *inspector) take(m bus.Msg, parse func([]byte) (inspect.Query, error)) (q inspect.Query, ok bool) {
-	if m.Reply == "" {
-		return q, false
+	err := errors.Join(f.always(s.Nodes(), i.nodes), f.always(s.Clients("*"), i.clients), f.always(s.Why("*"), i.why))
+	if i.edge.cfg.Drain != nil {
+		err = errors.Join(err, f.always(s.Drain(i.edge.cfg.Node), i.drain))
 	}
-	q, err := parse(m.Data)
-	switch i.count(err) {
-	case inspect.Drop:
-		return q, false
-	case inspect.SayBusy:
-		err = inspect.ErrBusy
+	return err
+}
+
+// drain has the edge drain, because an operator asks for it, and answers what becomes of its sessions.
+func (i *inspector) drain(m bus.Msg) {
+	if _, ok := i.Take(m, inspect.ParseQuery); ok {
+		i.edge.cfg.Log.Info("draining: an operator asks for it over NATS")
+		d := i.edge.cfg.Drain()
+		i.Answer(m.Reply, inspect.DrainAnswer{Head: i.Head(nil), Sessions: d.Sessions, Reason: d.Reason})
 	}
-	if err != nil {
-		i.answer(m.Reply, i.head(err))
-	}
-	return q, err == nil
 }
-
-// count counts a request that was parsed with err.
-func (i *inspector) count(err error) inspect.Verdict {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err != nil {
-		i.limiter.Counts.Malformed++
-	}
-	return i.limiter.Take(time.Now())
-}
-
-// enter notes that workers begin with a request. It reports false, and says that the edge is busy, if
-// they work on too many.
-func (i *inspector) enter(reply string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.open >= inspectionsMax {
-		i.answer(reply, i.head(inspect.ErrBusy))
-		return false
-	}
-	i.open++
-	return true
-}
-
-func (i *inspector) leave() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.open--
-}
-
-func (i *inspector) head(err error) inspect.Head {
-	return inspect.NewHead(i.edge.cfg.Node, "edge", err)
-}
-
-// answer publishes an answer. Who asked notices a lost one, and asks again.
-func (i *inspector) answer(reply string, v any) { _ = i.edge.cfg.Bus.Publish(bus.JSON(reply, v)) }
 
 // A visit is what a worker does about a request. It is called on turns of the worker until it
 // reports that it is done.
@@ -101,7 +48,7 @@ type visit func(w *Worker, now time.Time) (done bool)
 // inbox of a worker that is full loses the request: who asked asks again.
 func (i *inspector) each(workers []*Worker, begin func() visit, end func()) {
 	if len(workers) == 0 {
-		i.leave()
+		i.Leave()
 		end()
 		return
 	}
@@ -111,19 +58,19 @@ func (i *inspector) each(workers []*Worker, begin func() visit, end func()) {
 		if do(w, now) {
 			i.each(workers[1:], begin, end)
 		} else if !w.post(0, step) {
-			i.leave()
+			i.Leave()
 		}
 	}
 	if !workers[0].post(0, step) {
-		i.leave()
+		i.Leave()
 	}
 }
 
 // nodes answers what this edge is.
 func (i *inspector) nodes(m bus.Msg) {
-	q, ok := i.take(m, inspect.ParseQuery)
+	q, ok := i.Take(m, inspect.ParseQuery)
 	if e := i.edge; ok && e.cfg.Node > q.After {
-		i.answer(m.Reply, inspect.NodesAnswer{Head: i.head(nil), NodeFacts: e.nodeFacts(i.started), List: inspect.List[inspect.Member]{Entries: []inspect.Member{}}})
+		i.Answer(m.Reply, inspect.NodesAnswer{Head: i.Head(nil), NodeFacts: e.nodeFacts(i.started), List: inspect.List[inspect.Member]{Entries: []inspect.Member{}}})
 	}
 }
 
@@ -148,8 +95,8 @@ func (i *inspector) clients(m bus.Msg) {
 	if !ok || len(workers) == 0 {
 		return
 	}
-	q, ok := i.take(m, inspect.ParseQuery)
-	if !ok || !i.enter(m.Reply) {
+	q, ok := i.Take(m, inspect.ParseQuery)
+	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	var pages []inspect.List[inspect.Client]
@@ -167,8 +114,8 @@ func (i *inspector) clients(m bus.Msg) {
 		}
 	}, func() {
 		name := (*inspect.Client).Name
-		a := inspect.ClientsAnswer{Head: i.head(nil), Space: space, List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)}
-		i.answer(m.Reply, a)
+		a := inspect.ClientsAnswer{Head: i.Head(nil), Space: space, List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)}
+		i.Answer(m.Reply, a)
 	})
 }
 
@@ -189,8 +136,8 @@ func (i *inspector) why(m bus.Msg) {
 	if !ok || len(workers) == 0 {
 		return
 	}
-	q, ok := i.take(m, inspect.ParseWhy)
-	if !ok || !i.enter(m.Reply) {
+	q, ok := i.Take(m, inspect.ParseWhy)
+	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	i.each(workers, func() visit {
@@ -224,18 +171,8 @@ func (w *Worker) found(served []*inspect.EdgeFacts, space, client string) []*ins
 func (i *inspector) explain(reply, space string, q inspect.Query, found []*inspect.EdgeFacts) {
 	for _, f := range found {
 		facts := &inspect.Facts{Edge: f}
-		i.answer(reply, inspect.WhyAnswer{
-			Head: i.head(nil), Space: space, Client: q.Client, Key: q.Key, Facts: facts, Reasons: inspect.Reasons(facts),
+		i.Answer(reply, inspect.WhyAnswer{
+			Head: i.Head(nil), Space: space, Client: q.Client, Key: q.Key, Facts: facts, Reasons: inspect.Reasons(facts),
 		})
 	}
-}
-
-// metric returns the metric of requests of people.
-func (i *inspector) metric() telemetry.Metric {
-	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.edge.inspect.", Read: func() inspect.LimiterCounts {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return i.limiter.Counts
-	}}
-	return of.CounterBy("requests", "{request}", "Requests of people who look at the deployment, by outcome.", "outcome", (*inspect.LimiterCounts).Each)
 }

@@ -96,6 +96,16 @@ func commandMetrics(of telemetry.Group[Stats]) []telemetry.Metric {
 	}
 }
 
+// sightMetrics returns the metrics of interest by distance.
+func sightMetrics(of telemetry.Group[Stats]) []telemetry.Metric {
+	return []telemetry.Metric{
+		of.Gauge("sessions.seeing", "{session}", "Sessions with eyes, in spaces that have states with an interest.", func(s *Stats) float64 { return float64(s.Seeing) }),
+		of.Gauge("links.asleep", "{link}", "Links of clients that are sent nothing, because their states are beyond all bands of distance.", func(s *Stats) float64 { return float64(s.Protocol.Silent) }),
+		of.Counter("looks", "{look}", "Looks at what is near the eyes of a session.", func(s *Stats) uint64 { return s.Looks }),
+		of.Counter("bands.changes", "{change}", "States that came into another band of distance of a session.", func(s *Stats) uint64 { return s.BandMoves }),
+	}
+}
+
 // Metrics returns the metrics of this edge.
 func (e *Edge) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: e.Stats}
@@ -161,7 +171,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 	if e.cfg.Durable != nil {
 		all = append(all, e.durableMetrics(cache)...)
 	}
-	all = append(append(append(append(all, e.look.metric()), e.repairMetrics(of)...), commandMetrics(of)...), e.carriedMetrics(cache)...)
+	all = append(append(append(append(append(all, e.look.Metric()), e.repairMetrics(of)...), commandMetrics(of)...), sightMetrics(of)...), e.carriedMetrics(cache)...)
 	return append(all, drops(of)...)
 }
 

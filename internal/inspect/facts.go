@@ -46,6 +46,18 @@ type StateFacts struct {
 	Priority int      `json:"priority"`
 	Values   int      `json:"values"`
 	Level    *Level   `json:"level,omitempty"` // nil: the client gets everything
+	Sight    *Sight   `json:"sight,omitempty"` // nil: the state has no interest, and is seen from everywhere
+}
+
+// A Sight is how near a state with an interest is to the eyes of a client.
+type Sight struct {
+	Interest string   `json:"interest,omitempty"` // its name; empty for one of the state's own
+	Eyes     int      `json:"eyes"`               // of the client
+	Band     int      `json:"band"`               // at the last look, 1 for the nearest; 0: beyond all
+	Bands    int      `json:"bands"`              // 0: the edge does not know the interest
+	Within   float64  `json:"within,omitempty"`   // where the band ends; where the last one ends if the state is beyond all
+	Distance *float64 `json:"distance,omitempty"` // at present, from the nearest eye; nil if the state, or every eye, is nowhere
+	Asleep   bool     `json:"asleep,omitempty"`   // the client has a link, which is sent nothing
 }
 
 // A Level is the level of detail at which a client sees a state.

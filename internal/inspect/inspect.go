@@ -18,6 +18,7 @@ package inspect
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -115,6 +116,22 @@ func (m *Millis) UnmarshalJSON(data []byte) error {
 	}
 	*m = Millis(ms * float64(time.Millisecond))
 	return nil
+}
+
+// Brief returns the time with one to three digits, for tables.
+func (m Millis) Brief() string {
+	switch d := time.Duration(m); {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0fm", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0fh", d.Hours())
+	default:
+		return fmt.Sprintf("%.0fd", d.Hours()/24)
+	}
 }
 
 // SpacesAnswer is the answer of a relay to spaces.
@@ -216,6 +233,13 @@ type WhyAnswer struct {
 	Key     string   `json:"key"`
 	Facts   *Facts   `json:"facts,omitempty"`
 	Reasons []Reason `json:"reasons,omitempty"` // what follows from the facts of this edge alone
+}
+
+// DrainAnswer is the answer of an edge to drain.<node>: what becomes of its sessions.
+type DrainAnswer struct {
+	Head
+	Sessions string `json:"sessions"`         // handed_over or closed
+	Reason   string `json:"reason,omitempty"` // why no other node can take some of them over, if that is known
 }
 
 // Code returns the code of the problem, or nothing.

@@ -26,6 +26,8 @@ const (
 	OwnState        Code = "own_state"
 	NotInAudience   Code = "not_in_audience"
 	InAudience      Code = "in_audience"
+	InSight         Code = "in_sight"
+	OutOfSight      Code = "out_of_sight"
 	Declined        Code = "declined"
 	NoLinkIDs       Code = "no_link_ids"
 	NoRoom          Code = "no_room"
@@ -130,7 +132,7 @@ func (r *reasons) served(f *Facts) {
 	}
 	if e.Own {
 		r.says(OwnState, "The client made this state itself; values come from the client.")
-	} else if !r.audience(e.State) {
+	} else if !r.audience(e.State) || !r.sight(e.State.Sight) {
 		return
 	}
 	if !r.link(e) {
@@ -201,6 +203,36 @@ func (r *reasons) audience(s *StateFacts) bool {
 		r.blocks(NotInAudience, "The audience of the state needs group %s; the client is in %s only.", strings.Join(s.Groups, " or "), quoted(s.Member))
 	}
 	return s.Included
+}
+
+// sight says whether the state is near enough, and reports it.
+func (r *reasons) sight(s *Sight) bool {
+	if s == nil {
+		return true
+	}
+	what := "its interest"
+	if s.Interest != "" {
+		what = "interest " + s.Interest
+	}
+	kept := "The client has no link to it."
+	if s.Asleep {
+		kept = "The link of the client sleeps: the client keeps what it was shown last."
+	}
+	switch {
+	case s.Bands == 0:
+		r.blocks(OutOfSight, "The state has an interest that the edge does not know, or that does not fit its values. %s", kept)
+	case s.Eyes == 0:
+		r.blocks(OutOfSight, "The state is seen from near only (%s), and the client has no eye. %s", what, kept)
+	case s.Band == 0 && s.Distance == nil:
+		r.blocks(OutOfSight, "The state, or every eye of the client, is nowhere: its place is missing or not finite. %s", kept)
+	case s.Band == 0:
+		r.blocks(OutOfSight, "The state is %.6g away from the nearest eye of the client, and is seen within %g (%s). %s", *s.Distance, s.Within, what, kept)
+	case s.Distance == nil:
+		r.says(InSight, "The state was in band %d of %d of %s at the last look, and is nowhere now.", s.Band, s.Bands, what)
+	default:
+		r.says(InSight, "The state is %.6g away from the nearest eye of the client, in band %d of %d of %s, which ends at %g.", *s.Distance, s.Band, s.Bands, what, s.Within)
+	}
+	return s.Band > 0
 }
 
 func common(a, b []string) (both []string) {

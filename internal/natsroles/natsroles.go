@@ -120,6 +120,7 @@ func (c *Config) edge() Role {
 			s.Live("*"), s.HeadAll(), s.To("*", "*"), s.ToAll("*"), s.Who("*"), s.Edge("*"), subject.Inbox("edge") + ".>", subject.InboxPeer + ".>",
 			s.RelayAll(),                          // announcements, by which an edge notices that its server is cut off from the others
 			s.Nodes(), s.Clients("*"), s.Why("*"), // from people who look
+			s.Drain("*"), // from operators
 		},
 	}
 	if c.NoLog {

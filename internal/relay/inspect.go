@@ -1,90 +1,32 @@
 package relay
 
 import (
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/inspect"
-	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/inspect/desk"
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 
 // Bounds of what a relay does for people who look at it.
 const (
-	inspectionsMax = 8    // requests that workers work on at a time; the others are told that the relay is busy
 	stepSpaces     = 512  // spaces whose names are compared in one turn of a worker
 	sessionsLooked = 4096 // in a space with more sessions, the relay does not look for the edges of one client
 )
 
 // An inspector answers the requests of people who look at the relay.
-//
-// The mutex guards the limits: the goroutines of three subscriptions take requests, and workers
-// end them.
 type inspector struct {
+	*desk.Desk
 	relay   *Relay
 	started time.Time
-
-	mu      sync.Mutex
-	limiter inspect.Limiter
-	open    int // requests that workers work on
 }
-
-// take parses a request, and answers one that is malformed or too many. ok is false if nothing
-// else is to be done; otherwise leave follows.
-func (i *inspector) take(m bus.Msg, parse func([]byte) (inspect.Query, error)) (q inspect.Query, ok bool) {
-	if m.Reply == "" {
-		return q, false
-	}
-	q, err := parse(m.Data)
-	switch i.enter(err) {
-	case inspect.Drop:
-		return q, false
-	case inspect.SayBusy:
-		err = inspect.ErrBusy
-	}
-	if err != nil {
-		i.answer(m.Reply, i.head(err))
-	}
-	return q, err == nil
-}
-
-// enter counts a request that was parsed with err.
-func (i *inspector) enter(err error) inspect.Verdict {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err != nil {
-		i.limiter.Counts.Malformed++
-	}
-	verdict := i.limiter.Take(time.Now())
-	switch {
-	case verdict != inspect.Answer || err != nil:
-		return verdict
-	case i.open >= inspectionsMax:
-		return inspect.SayBusy
-	}
-	i.open++
-	return verdict
-}
-
-func (i *inspector) leave() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.open--
-}
-
-func (i *inspector) head(err error) inspect.Head {
-	return inspect.NewHead(i.relay.cfg.Node, "relay", err)
-}
-
-// answer publishes an answer. Who asked notices a lost one, and asks again.
-func (i *inspector) answer(reply string, v any) { _ = i.relay.cfg.Bus.Publish(bus.JSON(reply, v)) }
 
 // each has every worker do its part, one after the other, and then calls end.
 func (i *inspector) each(workers []*Worker, do func(w *Worker, now time.Time, next func()), end func()) {
 	if len(workers) == 0 {
-		i.leave()
+		i.Leave()
 		end()
 		return
 	}
@@ -94,8 +36,8 @@ func (i *inspector) each(workers []*Worker, do func(w *Worker, now time.Time, ne
 
 // spaces answers a page of the spaces that this relay holds.
 func (i *inspector) spaces(m bus.Msg) {
-	q, ok := i.take(m, inspect.ParseQuery)
-	if !ok {
+	q, ok := i.Take(m, inspect.ParseQuery)
+	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	var pages []inspect.List[inspect.Space]
@@ -110,7 +52,7 @@ func (i *inspector) spaces(m bus.Msg) {
 		})
 	}, func() {
 		name := (*inspect.Space).Name
-		i.answer(m.Reply, inspect.SpacesAnswer{Head: i.head(nil), List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)})
+		i.Answer(m.Reply, inspect.SpacesAnswer{Head: i.Head(nil), List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)})
 	})
 }
 
@@ -152,8 +94,8 @@ func (i *inspector) describe(now time.Time, sp *space) inspect.Space {
 
 // nodes answers what this relay is, and which nodes gossip knows.
 func (i *inspector) nodes(m bus.Msg) {
-	q, ok := i.take(m, inspect.ParseQuery)
-	if !ok {
+	q, ok := i.Take(m, inspect.ParseQuery)
+	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	r := i.relay
@@ -179,7 +121,7 @@ func (i *inspector) nodes(m bus.Msg) {
 				page.Offer(m.Name, inspect.Member{Node: m.Name, Role: m.Role.String(), Phase: m.Phase.String(), Version: m.Version})
 			}
 		}
-		i.answer(m.Reply, inspect.NodesAnswer{Head: i.head(nil), NodeFacts: f, List: page.List()})
+		i.Answer(m.Reply, inspect.NodesAnswer{Head: i.Head(nil), NodeFacts: f, List: page.List()})
 	})
 }
 
@@ -192,15 +134,15 @@ func (i *inspector) why(m bus.Msg) {
 		return
 	}
 	shard := cluster.Shard(space, r.cfg.Shards)
-	q, ok := i.take(m, inspect.ParseWhy)
-	if !ok {
+	q, ok := i.Take(m, inspect.ParseWhy)
+	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	w := r.worker(shard)
 	i.each([]*Worker{w}, func(w *Worker, _ time.Time, next func()) {
 		if o := w.ownership(shard); o != nil {
-			i.answer(m.Reply, inspect.WhyAnswer{
-				Head: i.head(nil), Space: space, Client: q.Client, Key: q.Key, Facts: &inspect.Facts{Holder: i.holderFacts(w.spaces[space], o, q)},
+			i.Answer(m.Reply, inspect.WhyAnswer{
+				Head: i.Head(nil), Space: space, Client: q.Client, Key: q.Key, Facts: &inspect.Facts{Holder: i.holderFacts(w.spaces[space], o, q)},
 			})
 		}
 		next()
@@ -225,14 +167,4 @@ func (i *inspector) holderFacts(sp *space, o *ownership, q inspect.Query) *inspe
 		}
 	}
 	return f
-}
-
-// metric returns the metric of requests of people.
-func (i *inspector) metric() telemetry.Metric {
-	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp.relay.inspect.", Read: func() inspect.LimiterCounts {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		return i.limiter.Counts
-	}}
-	return of.CounterBy("requests", "{request}", "Requests of people who look at the deployment, by outcome.", "outcome", (*inspect.LimiterCounts).Each)
 }

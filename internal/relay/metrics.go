@@ -33,7 +33,7 @@ func (r *Relay) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: r.Stats}
 	of := telemetry.Group[Stats]{Prefix: "dnp.relay.", Read: cache.Get}
 	return append(r.loadMetrics(),
-		r.look.metric(),
+		r.look.Metric(),
 		of.Gauge("shards", "{shard}", "Shards that this relay serves.", func(s *Stats) float64 { return float64(s.Shards) }),
 		of.Gauge("shards.all", "{shard}", "Shards of the deployment, as this relay was told.", func(*Stats) float64 { return float64(r.cfg.Shards) }),
 		of.Gauge("unstored", "{state}", "States that changed and are not in the durable store yet.", func(s *Stats) float64 { return float64(s.Unstored) }),

@@ -24,6 +24,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/inspect/desk"
 	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
@@ -148,7 +149,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, inbox: subject.InboxWho + "." + cfg.NewID(), done: make(chan struct{}), signals: newSignals(cfg.Telemetry, cfg.Subjects)}
 	r.heads.at = make([]time.Time, cfg.Shards)
-	r.look = inspector{relay: r, started: time.Now()}
+	r.look = inspector{Desk: desk.New(cfg.Bus, cfg.Node, "relay"), relay: r, started: time.Now()}
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, i))
 	}

@@ -46,13 +46,19 @@ func TestChaos(t *testing.T) {
 }
 
 func chaos(t *testing.T, seed uint64) *audit {
-	g := newRing(t, seed, 3)
+	w := newWorld(t, seed)
+	h := newHerd(w, seed)
+	g := ringIn(w, seed, 3)
 	rng := rand.New(rand.NewPCG(seed, 4))
 	g.usual()
 	g.leases.Loss, g.leases.Late = 0.02, 0.5
 	g.begin(seed)
 	x := g.attack(seed)
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
+	if h != nil {
+		h.idle = func() bool { return !g.net.Now().After(g.idleUntil) }
+	}
+	h.graze(func() bool { return g.healed })
 	spoiling := seed%spoiledShare == 0
 	g.audit.damaged, g.audit.spoiled = spoiling, spoiling
 	for turn := range 1200 {
@@ -84,8 +90,14 @@ func chaos(t *testing.T, seed uint64) *audit {
 	}
 	g.net.Run(5 * time.Second)
 	m.repeat()
+	h.rest()
 	g.net.Run(2 * time.Second)
 	m.checkAll(t, g.audit.players)
+	for _, p := range g.audit.players {
+		for _, problem := range h.check(p.Client, p.name) {
+			t.Error(problem)
+		}
+	}
 	if spoiling {
 		g.audit.found = g.unspoiled()
 	}
@@ -390,9 +402,12 @@ const promptly = 25 * time.Millisecond
 
 // prompt wants a client to have what its edge's replica has, if both had the time.
 func (p *player) prompt(a *audit) {
-	now, r, most := a.g.net.Now(), p.edge.replica(audited), promptly
+	now, r, most, young := a.g.net.Now(), p.edge.replica(audited), promptly, 2*promptly
 	if p.carried != nil {
 		most = carriedPrompt
+	}
+	if p.carried != nil && a.g.eye.Key != "" {
+		young = herdOffered
 	}
 	switch {
 	case r == nil || p.edge.paused || p.Phase() != dnptest.Connected || now.Sub(p.edge.look.changedAt) < most:
@@ -402,9 +417,12 @@ func (p *player) prompt(a *audit) {
 	}
 	for st := range r.All() {
 		message := string(st.Desc.Message)
+		if ofHerd(message) { // clients get less than everything
+			continue
+		}
 		at, ok := p.linked[message]
 		l := p.LinkNamed(message)
-		if !ok || now.Sub(at) < 2*promptly || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
+		if !ok || now.Sub(at) < young || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
 			continue
 		}
 		for i := range sampled(st.Values) {

@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	ws "github.com/coder/websocket"
+	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/console"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // newConsole serves the console of a stack, and returns its address.
@@ -47,6 +49,14 @@ func request(t *testing.T, method, url, body string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// post returns a request as the page makes it.
+func post(t *testing.T, url, body string) *http.Request {
+	t.Helper()
+	r := request(t, http.MethodPost, url, body)
+	r.Header.Set("Content-Type", "application/json")
 	return r
 }
 
@@ -85,9 +95,8 @@ func TestConsole(t *testing.T) {
 	url := newConsole(s, func(*console.Config) {})
 	s.publish(`{"op":"put","key":"lamp","audience":{"groups":["red"]},"values":[{"name":"on","type":"uint8","value":0}]}`)
 	c := frames(t, s.ctx, url, `"key":"lamp"`) // whatever the audience
-	post := request(t, "POST", url+"/api/publish?space=s", `{"op":"set","key":"lamp","values":{"on":7}}`)
-	post.Header.Set("Content-Type", "application/json")
-	if status, body := fetch(t, http.DefaultClient, post); status != 200 || !strings.Contains(body, `"seq"`) {
+	set := post(t, url+"/api/publish?space=s", `{"op":"set","key":"lamp","values":{"on":7}}`)
+	if status, body := fetch(t, http.DefaultClient, set); status != 200 || !strings.Contains(body, `"seq"`) {
 		t.Errorf("publish: %d %s", status, body)
 	}
 	readUntil(t, s.ctx, c, ",0,7]]")
@@ -122,10 +131,10 @@ func TestConsoleRefuses(t *testing.T) {
 	secret := newConsole(s, func(c *console.Config) { c.Token = "a secret" })
 	foreign := request(t, "GET", url+"/api/spaces", "")
 	foreign.Host = "console.example"
+	drain := post(t, url+"/api/drain?node=e", "{}")
 	form := request(t, "POST", secret+"/api/publish?space=s", `{"op":"clear"}`)
 	form.Header.Set("Content-Type", "text/plain")
-	json := request(t, "POST", url+"/api/publish?space=s", `{"op":"clear"}`)
-	json.Header.Set("Content-Type", "application/json")
+	json := post(t, url+"/api/publish?space=s", `{"op":"clear"}`)
 	for name, c := range map[string]struct {
 		r      *http.Request
 		status int
@@ -137,6 +146,7 @@ func TestConsoleRefuses(t *testing.T) {
 		"the token only opens a page": {request(t, "GET", secret+"/api/spaces?token=a+secret", ""), 401, "unauthorized"},
 		"a form":                      {form, 401, "unauthorized"},
 		"without --edit":              {json, 403, "--edit"},
+		"a drain without --edit":      {drain, 403, "--edit"},
 		"no space":                    {request(t, "GET", url+"/api/live?space=a.b", ""), 400, "want a space"},
 		"no client":                   {request(t, "GET", url+"/api/why?space=s&key=k", ""), 400, "want a client"},
 		"no such page":                {request(t, "GET", url+"/etc/passwd", ""), 404, ""},
@@ -162,4 +172,55 @@ func TestConsoleRefuses(t *testing.T) {
 		t.Errorf("a form with the cookie: %d %s", status, body)
 	}
 	known.CloseIdleConnections()
+}
+
+// TestConsoleRights: whatever the page asks for, NATS decides by the user of the console. An observer changes nothing, a
+// game server drains no edge.
+func TestConsoleRights(t *testing.T) {
+	t.Parallel()
+	s := secureServer(t)
+	start(t, "relay", "serve", "--nats-url", as(s, "relay"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--node", "r1")
+	e := start(t, "edge", "serve", "--nats-url", as(s, "edge"), "--http", "", "--gossip-bind", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--open-space", "s", "--node", "e1")
+	e.says("bus reached")
+	game := connectAs(t, s, "publisher")
+	accepted(t, game, subject.Names{}, []byte(`{"op":"put","key":"k","values":[{"name":"n","type":"uint8","value":7}]}`))
+	consoles := map[string]string{}
+	for _, user := range []string{"observer", "publisher", "admin"} {
+		b, err := natsbus.Connect(natsbus.Config{URL: as(s, user), Name: "console", OnError: func(error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		server := httptest.NewServer(console.New(console.Config{Bus: b, Shards: 64, Space: "s", Edit: true}))
+		t.Cleanup(server.Close)
+		consoles[user] = server.URL
+	}
+	const set, kick, drain = "/api/publish?space=s", "/api/publish?space=s&kick", "/api/drain?node=e1"
+	bodies := map[string]string{set: `{"op":"set","key":"k","values":{"n":8}}`, kick: `{"op":"kick","client":"c"}`, drain: "{}"}
+	for _, c := range []struct {
+		user, path string
+		status     int
+		body       string
+	}{
+		{"observer", set, 403, "may not publish"},
+		{"observer", kick, 403, "may not publish"},
+		{"observer", drain, 502, "may not publish"},
+		{"publisher", set, 200, `"seq"`},
+		{"publisher", kick, 200, `"unknown_client"`},
+		{"publisher", drain, 502, "may not publish"},
+		{"admin", "/api/drain?node=e2", 502, "no edge e2"},
+		{"admin", "/api/drain?node=e.1", 400, "name of an edge"},
+		{"admin", drain, 200, `"sessions":"closed"`},
+	} {
+		if status, body := fetch(t, http.DefaultClient, post(t, consoles[c.user]+c.path, bodies[c.path])); status != c.status || !strings.Contains(body, c.body) {
+			t.Errorf("%s posts to %s: %d %s, want %d with %q", c.user, c.path, status, body, c.status, c.body)
+		}
+		if c.user == "observer" {
+			m, err := game.Request(subject.Names{}.Get("s", "k"), nil, patience)
+			if err != nil || !strings.Contains(string(m.Data), `"value":7`) {
+				t.Errorf("after what an observer asked for at %s, the state is %v, %v", c.path, m, err)
+			}
+		}
+	}
+	e.ends(0)
 }

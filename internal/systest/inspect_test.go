@@ -95,6 +95,42 @@ func TestWhyAcrossNodes(t *testing.T) {
 	w.explains("the relay is dead", p.name, "tower", inspect.HolderAway, inspect.Linked)
 }
 
+// TestWhyTakeover asks while a durable session changes its edge: because its edge leaves, and because its edge died.
+func TestWhyTakeover(t *testing.T) {
+	w, p, first := silentClientOf(newTakeoverWorldOf(t, *seed, takeoverPlan{name: "no fault"}))
+	w.explains("an edge serves the client", p.name, "tower", inspect.InAudience, inspect.Linked)
+	first.drain()
+	w.explains("the edge leaves", p.name, "tower", inspect.EdgeDraining, inspect.Linked)
+
+	w, p, first = silentClientOf(newTakeoverWorldOf(t, *seed, takeoverPlan{name: "no fault"}))
+	for _, e := range w.edges {
+		e.ends()
+	}
+	w.explains("all edges died", p.name, "tower", inspect.EdgeAway)
+	next := w.edges[slices.IndexFunc(w.edges, func(e *takeoverEdge) bool { return e != first })]
+	name := fmt.Sprintf("%s.%d", next.name, w.starts+1) // on the bus
+	w.hub.Cut("relay1", name, true)                     // so that the edge waits for the space
+	next.boot()
+	w.comesToExplain("an edge takes the session over", p.name, "tower", inspect.Adopting)
+	w.hub.Cut("relay1", name, false)
+	w.comesToExplain("the edge serves the client", p.name, "tower", inspect.Linked)
+}
+
+// comesToExplain waits until the nodes give a reason. Nodes count questions by the time of the machine, so in a simulation they
+// answer hardly more than a burst of them: it asks 45 times.
+func (w *world) comesToExplain(because, client, key string, want inspect.Code) {
+	w.Helper()
+	var text string
+	for range 45 {
+		var codes []inspect.Code
+		if codes, text = w.why(client, key); slices.Contains(codes, want) {
+			return
+		}
+		w.net.Run(350 * time.Millisecond)
+	}
+	w.Fatalf("%s: why %s %s never has the reason %s; at last it has\n%s", because, client, key, want, text)
+}
+
 // TestLook reads the lists of spaces, nodes and clients.
 func TestLook(t *testing.T) {
 	w, e := newWorldWithEdge(t, nil)

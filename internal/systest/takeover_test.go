@@ -105,6 +105,7 @@ type takeoverWorld struct {
 	healedAt  time.Duration
 	muted     *takeoverEdge // its messages do not reach the game
 	value     uint16
+	herd      *herd         // nil in every second four seeds
 	disturbed time.Duration // when something last failed, or started
 
 	errors []string
@@ -127,6 +128,9 @@ func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
 
 func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverWorld {
 	w := &takeoverWorld{world: newWorld(t, seed), seed: seed, takeoverPlan: plan}
+	if w.herd = newHerd(w.world, seed); w.herd != nil {
+		w.herd.bye = "" // clients count their messages
+	}
 	rnd := w.net.Rand()
 	w.store = memlog.New(memlog.Config{Schedule: w.net.Schedule, Rand: rand.New(rand.NewPCG(seed, 5)), Lost: w.lost, Late: w.late, Busy: w.busy, Old: w.old, Elapsed: w.net.Elapsed})
 	w.fence = newFence(w)
@@ -184,6 +188,7 @@ func (w *takeoverWorld) play() []string {
 		w.fire("s", fmt.Sprintf(`{"op":"set","key":"tower","values":{"n":%d}}`, w.value))
 		return !w.healed
 	})
+	w.herd.graze(func() bool { return w.healed })
 	if w.commands() {
 		w.playGate()
 	}
@@ -304,12 +309,16 @@ func (w *takeoverWorld) tellRoster() {
 
 // final judges the outcome when everything had time to happen.
 func (w *takeoverWorld) final() {
+	w.herd.rest()
 	for _, p := range w.players {
 		w.sent += p.said
 		w.got += p.got
 		w.queued += p.heard
 		if !p.frozen {
 			p.judge()
+			for _, problem := range w.herd.check(p.Client, "") {
+				w.failf("player %d: %s", p.index, problem)
+			}
 		}
 	}
 	stayed := slices.DeleteFunc(slices.Clone(w.players), func(p *takeoverPlayer) bool { return p.frozen })

@@ -36,11 +36,15 @@ func (e *takeoverEdge) serves(p *takeoverPlayer) bool {
 // silentClient plays until a silent client is served, and returns it and its edge.
 func silentClient(t *testing.T, seed uint64) (w *takeoverWorld, p *takeoverPlayer, first *takeoverEdge) {
 	t.Helper()
-	w = newTakeoverWorld(t, seed)
+	return silentClientOf(newTakeoverWorld(t, seed))
+}
+
+func silentClientOf(w *takeoverWorld) (_ *takeoverWorld, p *takeoverPlayer, first *takeoverEdge) {
+	w.Helper()
 	p = w.players[takeoverPlayers-1] // it sends nothing
 	w.net.Run(2 * time.Second)
 	if first = p.owner(); first == nil {
-		t.Fatal("the client has no session")
+		w.Fatal("the client has no session")
 	}
 	return w, p, first
 }

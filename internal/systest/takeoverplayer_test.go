@@ -67,7 +67,7 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 				}
 			},
 			LinkDown: func(l *dnptest.Link) {
-				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate { // a question of an edge is no link of the game; the access of the gate changes
+				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate && !ofHerd(string(l.Message)) { // a question of an edge is no link of the game; the access of the gate changes, and animals leave
 					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
 				}
 			},

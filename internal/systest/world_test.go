@@ -55,6 +55,7 @@ type world struct {
 	edges    int                       // with several workers
 	truths   map[netip.AddrPort]*truth // by client, for a twin
 	endings  *endings
+	eye      replication.Eye // of clients that were given none
 }
 
 // An event is an event for game servers.
@@ -157,7 +158,7 @@ func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	r.node, r.bus = busName, w.hub.Node(busName)
 	cfg := relay.Config{
 		Node: r.name, Bus: r.bus, Subjects: w.subjects, Workers: 2, Shards: simShards,
-		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Log: slog.New(slog.DiscardHandler),
+		Epoch: uint64(w.relays), Tick: 10 * time.Millisecond, NewID: w.newID, Eye: w.eye, Log: slog.New(slog.DiscardHandler),
 	}
 	if r.leases != nil {
 		cfg.Leases = r.leases

@@ -1,10 +1,12 @@
 package fanout
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -179,11 +181,45 @@ func (s *space) stateFacts(now time.Time, session *Session, st *replication.Stat
 	for _, c := range d.Audience.Clients {
 		f.Named = f.Named || c == client
 	}
-	if detail, ok := d.Detail(client, member); ok {
-		f.Level = &inspect.Level{Precision: max(detail.Precision, 1), Rate: detail.Rate}
+	band := s.near.band(session, st)
+	f.Sight = s.near.facts(session, st, band, l != nil && l.asleep)
+	if k, ok := s.levelFor(session, st, band); ok && band != interest.Beyond && (k.factor > 1 || k.period > 0) {
+		f.Level = &inspect.Level{Precision: k.factor}
+		if k.period > 0 {
+			f.Level.Rate = rounded(float32(time.Second) / float32(k.period))
+		}
 		if l != nil {
 			f.Level.Lacks = l.behind()
 			f.Level.Next = inspect.Millis(max(0, l.dueAt.Sub(now)))
+		}
+	}
+	return f
+}
+
+// facts returns how near a state with an interest is to a session.
+func (n *interests) facts(session *Session, st *replication.State, band interest.Band, asleep bool) *inspect.Sight {
+	src := sourcesOf(st)
+	if src.rule == nil {
+		return nil
+	}
+	f := &inspect.Sight{Asleep: asleep, Eyes: session.sees}
+	if !replication.IsInline(src.rule.name) {
+		f.Interest = src.rule.name
+	}
+	if src.object == nil {
+		return f
+	}
+	bands := src.rule.says.Bands
+	f.Bands = len(bands)
+	last := f.Bands - 1
+	if band != interest.Beyond {
+		last = min(int(band), last)
+		f.Band = last + 1
+	}
+	f.Within = bands[last].Within
+	if session.sight != nil {
+		if d := n.bander.Distance(session.sight, src.object); !math.IsInf(d, 0) {
+			f.Distance = &d
 		}
 	}
 	return f

@@ -91,6 +91,9 @@ type Config struct {
 type Counts struct {
 	Sessions        int64  // sessions at present
 	Levels          int64  // levels of detail of states that some client has at present
+	Seeing          int64  // sessions with eyes at present, in spaces with interests
+	Looks           uint64 // looks at what a session sees
+	BandMoves       uint64 // states that came into another band of a session
 	Events          uint64 // events published for game servers
 	EventsLost      uint64 // events that the bus refused
 	MessagesIn      uint64 // from clients to game servers

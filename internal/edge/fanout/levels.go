@@ -7,6 +7,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -24,6 +25,12 @@ const sweepInterval = time.Second
 type sources struct {
 	full   *dnp.Source
 	levels []*level // that some session of this worker has or had lately
+
+	rule     *rule            // of its interest; nil without
+	inRule   int              // place in rule.states
+	object   *interest.Object // nil if clients see nothing of it, whatever their eyes
+	place    int              // index of the value that is its place, if it is an object
+	followed *followed        // nil if it is no eye
 }
 
 func sourcesOf(st *replication.State) *sources { return st.Data.(*sources) }
@@ -86,15 +93,17 @@ func (s *sources) describe(d *replication.Description, message []byte) {
 // precision times the factor allows, or when the state has been quiet, and in both cases
 // at most once in each period; copyValue and copyAll do not wait for that. Periods of
 // different levels begin at different times, so that not all levels are sent together.
+//
+// A level that is asleep is never brought up to date, and its source is silent: clients keep
+// what they were shown last.
 type level struct {
-	st     *replication.State
-	factor float64       // on the precision; larger is coarser
-	period time.Duration // 0: no limit
-	phase  time.Duration // of the periods
+	levelKind
+	st    *replication.State
+	phase time.Duration // of the periods
 
 	source *dnp.Source
-	values *netstate.State
-	lacks  netstate.Mask // values that may differ from the state's
+	values *netstate.State // those of the state if the level is asleep
+	lacks  netstate.Mask   // values that may differ from the state's
 
 	used      int64     // period in which it was brought up to date last
 	changedAt time.Time // when the state changed last
@@ -103,8 +112,28 @@ type level struct {
 	place     int       // in levels.queue
 }
 
+// A levelKind is what the levels of a state differ in.
+type levelKind struct {
+	factor  float64       // on the precision; larger is coarser
+	period  time.Duration // 0: no limit
+	divisor uint8         // of the priority
+	asleep  bool
+}
+
+// detailed returns the kind that a level of detail asks for.
+func detailed(precision, rate float64, divisor uint8) levelKind {
+	k := levelKind{factor: max(precision, 1), divisor: divisor}
+	if rate > 0 {
+		k.period = time.Duration(float64(time.Second) / rate)
+	}
+	return k
+}
+
 // touch notes that values of the state changed.
 func (l *level) touch(changed netstate.Mask, table *levels) {
+	if l.asleep {
+		return
+	}
 	l.lacks.Or(changed)
 	if !l.touched {
 		l.touched = true
@@ -114,6 +143,9 @@ func (l *level) touch(changed netstate.Mask, table *levels) {
 
 // copyValue brings one value up to date at once.
 func (l *level) copyValue(index int) {
+	if l.asleep {
+		return
+	}
 	l.lacks.Clear(index)
 	if l.values.Set(index, l.st.Values.Value(index)) {
 		l.source.Changed(index)
@@ -207,35 +239,32 @@ func newLevels(b *base) levels {
 // newSource makes a source that links to a state can be bound to. All sources of a state
 // have its number as Ref: the links of a connection that is restored begin with
 // everything, and are moved to their level like those of a client whose groups changed.
-func (v *levels) newSource(st *replication.State, values *netstate.State) *dnp.Source {
+func (v *levels) newSource(st *replication.State, values *netstate.State, k levelKind) *dnp.Source {
 	return v.Endpoint.NewSource(dnp.SourceConfig{
-		State: values, Message: v.linkMessage(st.Desc), Farewell: st.Desc.Farewell, Ref: st.Number, Data: st, Priority: st.Desc.Priority,
+		State: values, Message: v.linkMessage(st.Desc), Farewell: st.Desc.Farewell, Ref: st.Number, Data: st,
+		Priority: st.Desc.Priority, Divisor: k.divisor, Silent: k.asleep,
 	})
 }
 
-// ensure returns the level of a state for d, and makes it if there is none.
-func (v *levels) ensure(st *replication.State, d replication.Detail) *level {
+// ensure returns the level of a state of this kind, and makes it if there is none.
+func (v *levels) ensure(st *replication.State, k levelKind) *level {
 	s := sourcesOf(st)
-	factor, period := max(d.Precision, 1), time.Duration(0)
-	if d.Rate > 0 {
-		period = time.Duration(float64(time.Second) / d.Rate)
-	}
 	for _, l := range s.levels {
-		if l.factor == factor && l.period == period {
+		if l.levelKind == k {
 			return l
 		}
 	}
-	l := &level{
-		st: st, factor: factor, period: period, used: math.MinInt64,
-		values: netstate.NewState(st.Values.Layout()), lacks: netstate.NewMask(st.Values.Layout().Len()),
+	l := &level{levelKind: k, st: st, used: math.MinInt64, values: st.Values}
+	if !k.asleep {
+		l.values, l.lacks = netstate.NewState(st.Values.Layout()), netstate.NewMask(st.Values.Layout().Len())
+		for i := range st.Values.Layout().Len() {
+			l.values.Set(i, st.Values.Value(i))
+		}
 	}
 	const golden = 0.6180339887
 	_, turn := math.Modf(float64(v.made) * golden)
-	l.phase = time.Duration(turn * float64(period))
-	for i := range st.Values.Layout().Len() {
-		l.values.Set(i, st.Values.Value(i))
-	}
-	l.source = v.newSource(st, l.values)
+	l.phase = time.Duration(turn * float64(k.period))
+	l.source = v.newSource(st, l.values, k)
 	s.levels = append(s.levels, l)
 	v.made++
 	v.count++

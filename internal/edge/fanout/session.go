@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -27,6 +28,9 @@ type Session struct {
 	recycling recycling
 
 	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
+	sight       *interest.Sight          // what the client sees; nil if the space has no interests
+	eyes        []*eye                   // of the sight that follow states
+	sees        int                      // how many eyes the sight has
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
 	unsubscribe func()                   // from the messages for this client
@@ -38,6 +42,7 @@ func (s *Session) Begin(now time.Time, conn *dnp.Conn) {
 	s.start(conn)
 	s.rights.announce(now)
 	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: s.Node})
+	s.space.near.see(now, s)
 	s.space.offerAll(s)
 }
 
@@ -95,7 +100,7 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, progress c
 	}
 	s.unaligned = true
 	s.recycle(now)
-	s.space.alignResumed()
+	s.space.alignResumed(now)
 }
 
 // Handle handles an event of the session's connection.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -20,6 +21,7 @@ type space struct {
 	sessions []*Session
 	ownByKey map[string]*ownState // states that sessions of this worker offer
 	levels   levels
+	near     interests
 	emptyAt  time.Time // when a session left last, or the space was needed last
 	now      time.Time // of the latest advance
 
@@ -39,7 +41,7 @@ func (s *space) advance(now time.Time) time.Time {
 	if request, ok := s.replica.Advance(now); ok {
 		s.repair(request)
 	}
-	s.alignResumed()
+	s.alignResumed(now)
 	next := s.emptyAt.Add(s.Linger)
 	if len(s.sessions) > 0 {
 		next = now.Add(time.Hour)
@@ -50,6 +52,7 @@ func (s *space) advance(now time.Time) time.Time {
 	for _, session := range s.sessions {
 		next = session.advance(now, next)
 	}
+	next = s.near.advance(now, next)
 	next = s.advanceReoffer(now, next)
 	return s.levels.advance(now, next, s.replica)
 }
@@ -83,14 +86,17 @@ func (s *space) repeatAll(now time.Time) {
 }
 
 // alignResumed aligns the sessions that were resumed. A replica that is not complete may lack what the
-// former edge of a session knew, and nothing of that may be taken from the client.
-func (s *space) alignResumed() {
+// former edge of a session knew, and nothing of that may be taken from the client. A session sees only from then
+// on, and its first look is before the links that it has are judged.
+func (s *space) alignResumed(now time.Time) {
 	if !s.replica.Complete() {
 		return
 	}
 	for _, session := range s.sessions {
 		if session.unaligned {
 			session.unaligned = false
+			s.near.see(now, session)
+			s.near.advance(now, now)
 			s.align(session)
 		}
 	}
@@ -117,18 +123,21 @@ func (s *space) unlinkWrong(session *Session, st *replication.State, newMessage 
 	if included && !newMessage && !wrongRight {
 		return
 	}
-	session.conn.Unlink(src, !included)
+	band := s.near.band(session, st)
+	gone := !included || band == interest.Beyond
+	session.conn.Unlink(src, gone)
 	s.linkEnded()
-	if !included {
+	if gone {
 		return
 	}
-	if _, l := s.ensureSource(session, st); l != nil {
+	if _, l := s.ensureSource(session, st, band); l != nil {
 		l.copyAll() // the new link must not begin with older values
 	}
 }
 
 func (s *space) leave(now time.Time, session *Session) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(x *Session) bool { return x == session })
+	s.near.unsee(session)
 	s.emptyAt = now
 	s.levels.sweepWanted = true
 }
@@ -143,6 +152,15 @@ func (s *space) offerAll(session *Session) {
 // has to its level of detail. It does nothing to a link that is right, so it can be called
 // again. The owner of a state has a link to it already, its own.
 func (s *space) offer(session *Session, st *replication.State) {
+	if session.unaligned && st.Desc.Interest != "" {
+		return // its bands are not known yet
+	}
+	s.offerIn(session, st, s.near.band(session, st))
+}
+
+// offerIn is offer for a session that has the state in this band. Beyond all bands, a link that the session
+// has is put to rest.
+func (s *space) offerIn(session *Session, st *replication.State, band interest.Band) {
 	if !s.includes(st, session) {
 		return
 	}
@@ -152,17 +170,48 @@ func (s *space) offer(session *Session, st *replication.State) {
 	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
-	to, l := s.ensureSource(session, st)
+	if band == interest.Beyond {
+		s.rest(session, st)
+		return
+	}
+	to, l := s.ensureSource(session, st, band)
 	if len(sourcesOf(st).levels)+len(st.Desc.Details) > 0 {
 		if _, from, _ := linkTo(session.conn, st); from != nil {
 			s.move(session, from, to, l)
 			return
 		}
 	}
-	if session.conn.Link(to, !session.rights.mayWrite(st)) == dnp.ErrLinks {
+	if s.link(session, st, to) == dnp.ErrLinks {
 		s.levels.sweepWanted = true
 		session.lacksLinks = true
 		s.counts.LinksRefused++
+	}
+}
+
+// link links a session to a source. A client that has as many links as it may gives one up that sleeps.
+func (s *space) link(session *Session, st *replication.State, to *dnp.Source) error {
+	readOnly := !session.rights.mayWrite(st)
+	err := session.conn.Link(to, readOnly)
+	if err == dnp.ErrLinks && s.Endpoint.EndSilent(session.conn) {
+		s.linkEnded()
+		err = session.conn.Link(to, readOnly)
+	}
+	return err
+}
+
+// rest puts the link of a session to a state that is beyond all bands to sleep, or ends it, as the interest
+// says. One whose interest is not known sleeps.
+func (s *space) rest(session *Session, st *replication.State) {
+	_, from, l := linkTo(session.conn, st)
+	r := sourcesOf(st).rule
+	switch {
+	case from == nil:
+	case r != nil && r.says != nil && r.says.Unlink:
+		session.conn.Unlink(from, true)
+		s.linkEnded()
+	case l == nil || !l.asleep:
+		l = s.levels.ensure(st, levelKind{asleep: true})
+		s.move(session, from, l.source, l)
 	}
 }
 
@@ -176,18 +225,34 @@ func (s *space) includes(st *replication.State, session *Session) bool {
 	return a.Includes(session.Claims.Client, s.replica.Groups(session.Claims.Client))
 }
 
-// ensureSource returns what the link of a session to a state is to be bound to, and the level
-// if that is not the source with everything. It makes the level if there is none.
-func (s *space) ensureSource(session *Session, st *replication.State) (*dnp.Source, *level) {
-	if len(st.Desc.Details) == 0 {
-		return source(st), nil
-	}
-	d, ok := st.Desc.Detail(session.Claims.Client, s.replica.Groups(session.Claims.Client))
+// ensureSource returns what the link of a session to a state in this band is to be bound to, and the
+// level if that is not the source with everything. It makes the level if there is none.
+func (s *space) ensureSource(session *Session, st *replication.State, band interest.Band) (*dnp.Source, *level) {
+	k, ok := s.levelFor(session, st, band)
 	if !ok {
 		return source(st), nil
 	}
-	l := s.levels.ensure(st, d)
+	l := s.levels.ensure(st, k)
 	return l.source, l
+}
+
+// levelFor returns the level that a session gets of a state in this band, or false for everything. What the state
+// says about clients and groups replaces what the band says, but for the weight: the nearest band weighs what the
+// priority says, the second half of that, the third a third.
+func (s *space) levelFor(session *Session, st *replication.State, band interest.Band) (k levelKind, ok bool) {
+	divisor := uint8(1)
+	var near replication.Band
+	if r := sourcesOf(st).rule; r != nil && r.says != nil {
+		i := min(int(band), len(r.says.Bands)-1) // until the next look the band may be one of an interest with more bands
+		near, divisor = r.says.Bands[i], uint8(i+1)
+	}
+	if len(st.Desc.Details) > 0 {
+		if d, ok := st.Desc.Detail(session.Claims.Client, s.replica.Groups(session.Claims.Client)); ok {
+			return detailed(d.Precision, d.Rate, divisor), true
+		}
+	}
+	k = detailed(near.Precision, near.Rate, divisor)
+	return k, k != levelKind{factor: 1, divisor: 1}
 }
 
 // move binds the link of a session to another source of the state. The level is brought up
@@ -232,9 +297,12 @@ func (s *space) advanceReoffer(now, next time.Time) time.Time {
 
 // Added makes a source of a new state and offers it.
 func (s *space) Added(st *replication.State) {
-	st.Data = &sources{full: s.levels.newSource(st, st.Values)}
-	for _, session := range s.sessions {
-		s.offer(session, st)
+	st.Data = &sources{full: s.levels.newSource(st, st.Values, levelKind{})}
+	s.near.put(st)
+	if st.Desc.Interest == "" { // else no session has seen it yet
+		for _, session := range s.sessions {
+			s.offer(session, st)
+		}
 	}
 	s.ownByKey[st.Desc.Key].writeBack(st, nil)
 }
@@ -246,12 +314,16 @@ func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	for _, l := range f.levels {
 		l.touch(changed, &s.levels)
 	}
+	if f.object != nil || f.followed != nil {
+		s.near.changed(st, f, changed)
+	}
 	s.ownByKey[st.Desc.Key].writeBack(st, changed)
 }
 
 // Described brings the links in line with the message of the state, and with the rights to
 // see and write it.
 func (s *space) Described(st *replication.State) {
+	s.near.put(st)
 	src := source(st)
 	message := s.linkMessage(st.Desc)
 	newMessage := !slices.Equal(src.Message(), message)
@@ -278,6 +350,7 @@ func (s *space) Removed(st *replication.State) {
 		session.writes.discard(src)
 		delete(session.declined, src)
 	}
+	s.near.remove(st)
 	s.levels.remove(st)
 	s.reoffer = true
 }
@@ -298,8 +371,8 @@ func (s *space) Groups(client string, groups []string) {
 	}
 }
 
-// Interest does nothing: the edge shows states with an interest to all clients of their audience.
-func (s *space) Interest(string, *replication.Interest) {}
+// Interest brings the links to states with an interest in line with what it says.
+func (s *space) Interest(name string, says *replication.Interest) { s.near.renamed(name, says) }
 
-// Eyes does nothing either.
-func (s *space) Eyes(string) {}
+// Eyes gives clients their eyes. Their links follow with the next look.
+func (s *space) Eyes(client string) { s.near.looked(client) }

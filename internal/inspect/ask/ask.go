@@ -115,11 +115,31 @@ func next(ctx context.Context, sub *nats.Subscription, later bool) (m *nats.Msg,
 	return m, err == nil, err
 }
 
+// Drain has an edge hand its sessions over, or close them, and end.
+func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, error) {
+	all, err := ask(ctx, a, a.Subjects.Drain(node), inspect.Query{}, func(all []inspect.DrainAnswer) bool { return true })
+	if err != nil {
+		return inspect.DrainAnswer{}, err
+	}
+	if len(all) == 0 {
+		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s takes requests to drain over NATS: it is gone, part of relay dev, or of a release before them", node)
+	}
+	return all[0], nil
+}
+
+// Refused reports whether the server refused something since the last error of a connection was before.
+func Refused(c *nats.Conn, before error) bool {
+	err := c.LastError()
+	return err != nil && err != before && strings.Contains(strings.ToLower(err.Error()), "permissions violation")
+}
+
 // refused returns an error if the server refused the question.
 func (a *Asker) refused(before error, subject string) error {
-	err := a.Conn.LastError()
-	if err == nil || err == before || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+	if !Refused(a.Conn, before) {
 		return nil
+	}
+	if strings.HasPrefix(subject, a.Subjects.Drain("")) {
+		return fmt.Errorf("the NATS user may not publish on %s; the user admin may", subject)
 	}
 	return fmt.Errorf("the NATS user may not ask on %s; the users observer and admin may", subject)
 }

@@ -4,10 +4,12 @@
  * pictures go to SCREENS.
  */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { test, type TestContext } from "node:test";
 import type { Page } from "puppeteer-core";
 import { connect } from "../../src/node.js";
-import { freePort, linked } from "../deployment.js";
+import { freePort, linked, root } from "../deployment.js";
 import { open, options, publisher, screenshot, start } from "./chromium.js";
 
 /** opened opens the console of a new deployment. */
@@ -36,14 +38,14 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   const player = connect(dev.url);
   t.after(() => player.close());
   const lamp = await linked(player, "lamp");
-  await text(page, ".mapnote", "2 of 4 states have a place");
-  await text(page, ".condition", "4 states");
+  await text(page, ".mapnote", "203 of 205 states have a place");
+  await text(page, ".condition", "205 states");
 
   await page.keyboard.press("2");
   await page.keyboard.press("/");
   await page.waitForFunction(() => document.activeElement?.id === "filter");
   await page.keyboard.type("lam");
-  await text(page, ".count", "1 of 4");
+  await text(page, ".count", "1 of 205");
   await press(page, ".row.link", "lamp");
   await text(page, ".detail h2", "lamp");
   await press(page, ".values button", "edit");
@@ -57,7 +59,7 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
   await page.waitForSelector(".detail .chip");
   await page.click(".detail .chip");
   await page.waitForSelector(".why .fine");
-  await screenshot(page, "console-state");
+  await screenshot(page, "console-lamp");
 
   await page.keyboard.press("3");
   await text(page, ".row.link", "udp");
@@ -77,12 +79,96 @@ test("the demo moves, and a state is found, looked at, changed and explained", o
 
   await page.keyboard.press("1");
   await text(page, ".mapnote", "have a place");
-  await screenshot(page, "console-world");
   await page.keyboard.press("t"); // the other theme
   await page.setViewport({ width: 390, height: 780 });
   await screenshot(page, "console-phone");
   assert.deepEqual(errors, []);
   assert.deepEqual(requests.filter((url) => !url.includes(address)), [], "the page asks this server only");
+  await page.close();
+});
+
+/** observed opens the console of `dnpctl console`, which may only look. */
+async function observed(t: TestContext, nats: string, hash: string) {
+  const address = `127.0.0.1:${await freePort("tcp")}`;
+  const console = spawn("bin/dnpctl", ["console", "--listen", address, "--nats-url", `nats://${nats}`], { cwd: root, stdio: ["ignore", "pipe", "inherit"] });
+  t.after(() => console.kill("SIGTERM"));
+  await once(console.stdout, "data"); // its address; now it serves
+  return open(`http://${address}/${hash}`);
+}
+
+/** found selects a state in the table. */
+async function found(page: Page, key: string) {
+  await page.waitForSelector("#filter");
+  await page.type("#filter", key);
+  await press(page, ".row.link", key);
+  await text(page, ".detail h2", key);
+}
+
+test("the map shows what a client sees, and walks its eye", options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/states");
+  await found(page, "player");
+  await page.keyboard.press("Escape"); // leaves the filter
+  await page.keyboard.press("1");
+  await text(page, ".mapnote", "1 client has eyes");
+  const client = await page.$eval(".seenby option:nth-child(2)", (o) => (o as HTMLOptionElement).value);
+  await page.select(".seenby", client);
+  await text(page, ".condition", "205 states");
+  await screenshot(page, "console-world"); // console/world.png is one of these
+  await press(page, ".mappick button", "Walk");
+  await text(page, ".mappick", "Arrow keys walk player");
+  await page.keyboard.down("ArrowRight");
+  const x = (beyond: number) => page.waitForFunction((want) => parseFloat(document.querySelector(".values code")!.textContent!) > want, {}, beyond);
+  await x(30); // where the player does not go by itself
+  await page.keyboard.up("ArrowRight");
+  await screenshot(page, "console-walk");
+  assert.match(await dev.dnpctl("get", "demo", "player"), /"pos".*\[(2[89]|[3-9]\d)/s, "the relay has it where the page walked it");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.querySelector(".mappick [aria-pressed=true]"));
+  await page.keyboard.press("2");
+  await page.waitForSelector("#filter");
+  await page.type("#filter", "boid.7");
+  await press(page, ".row.link", "boid.7");
+  await text(page, ".distances", client);
+  await page.waitForSelector(".detail .chip");
+  await page.click(".detail .chip");
+  await page.waitForSelector(".why .fine");
+  await text(page, ".condition", "205 states");
+  await screenshot(page, "console-state"); // console/state.png
+  assert.deepEqual(errors, []);
+
+  const observer = await observed(t, dev.nats, "#/demo/states");
+  await found(observer.page, "player");
+  assert.equal((await observer.page.$$(".detail .danger, .values button")).length, 0, "without --edit nothing is changed");
+  await observer.page.keyboard.press("Escape");
+  await observer.page.keyboard.press("1");
+  await text(observer.page, ".mapnote", "1 client has eyes");
+  assert.equal((await observer.page.$$(".mappick button")).length, 0, "without --edit nobody walks");
+  const post = (path: string) => observer.page.evaluate(async (p) => (await fetch(p, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" })).status, path);
+  assert.deepEqual([await post("api/publish?space=demo"), await post("api/drain?node=x")], [403, 403]);
+  assert.deepEqual(observer.errors, []);
+  await observer.page.close();
+  await page.close();
+});
+
+test("an operator kicks a client, and is told why an edge does not drain", options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/clients", "--no-demo");
+  const player = connect(dev.url);
+  t.after(() => player.close());
+  const ended = new Promise<string>((resolve) => player.on("close", ({ reason }) => resolve(reason)));
+  await text(page, ".row.link", "udp");
+  await press(page, ".row.link", "udp");
+  let confirmed = false;
+  page.on("dialog", (dialog) => void (confirmed ? dialog.accept() : dialog.dismiss()));
+  await press(page, ".detail .danger", "Kick");
+  await text(page, ".row.link", "udp"); // is still there, because the dialog was dismissed
+  confirmed = true;
+  await press(page, ".detail .danger", "Kick");
+  assert.ok(await ended, "the client is told that its session ended");
+  await page.keyboard.press("4");
+  await text(page, ".cluster .row button", "Drain");
+  await press(page, ".cluster .row button", "Drain");
+  await text(page, ".said", "part of relay dev");
+  assert.deepEqual(errors, []);
   await page.close();
 });
 
@@ -92,8 +178,7 @@ test("why names the group that is missing", options, async (t) => {
   t.after(() => player.close());
   await linked(player, "lamp");
   await dev.dnpctl("publish", "demo", "secret", "x:uint8=1", "--audience", "group=red");
-  await text(page, ".row.link", "secret"); // the console sees it, whatever the audience
-  await press(page, ".row.link", "secret");
+  await found(page, "secret"); // the console has it, whatever the audience
   await page.waitForSelector(".detail .chip");
   await page.click(".detail .chip");
   await text(page, ".why .blocks", "red");
@@ -160,13 +245,13 @@ test("the page says that it is disconnected, and connects again", options, async
   const first = await start("--console", address);
   await first.page();
   const { page } = await open(`http://${address}/`);
-  await text(page, ".condition", "4 states");
+  await text(page, ".condition", "205 states");
   await first.stop();
   await text(page, ".condition", "disconnected");
   await screenshot(page, "console-disconnected");
   const second = await start("--console", address);
   await second.page();
-  await text(page, ".condition", "4 states");
+  await text(page, ".condition", "205 states");
   await page.close();
 });
 
