@@ -234,8 +234,8 @@ func (c *Conn) next(list [][]byte) (next [][]byte, mark uint32, ended bool) {
 	if c.writing {
 		c.sent = c.hub.cfg.Now()
 	}
-	if (c.writing || c.full) && !ended && c.flow.due() {
-		mark = c.flow.set(c.hub.cfg.Now())
+	if now := c.hub.cfg.Now(); (c.writing || c.full) && !ended && c.flow.due(now) {
+		mark = c.flow.set(now)
 	}
 	writable := c.relieve()
 	c.mu.Unlock()

@@ -15,8 +15,15 @@ const (
 	windowFirst = 16 << 10
 	windowMax   = 256 << 10
 
-	// marksPerWindow is how many marks the bytes of a window have: few, because the edge pays for each answer.
+	// marksPerWindow is how many marks the bytes of a window have: few, because the edge pays for each answer. Where a window takes
+	// longer to fill, each markPause has a mark, once windowMin is on its way: a path that becomes slow has to show it before it has
+	// a whole window to carry.
 	marksPerWindow = 2
+	markPause      = 200 * time.Millisecond
+
+	// gentleGrowth is the part by which the window grows in the probePause after a queue, in place of doubling: the window is close to
+	// what the path carries, and twice as much waits for as long as the path is.
+	gentleGrowth = 4
 
 	// probePause is how long the shortest time counts on a way where everything takes longer. Then the window is
 	// as small as it can be for one mark, which shows how short the way is without a queue, as BBR does it.
@@ -33,6 +40,7 @@ type flow struct {
 	least   time.Duration // the shortest time from a mark to its confirmation; 0 before the first
 	leastAt time.Time     // when least was found
 	calm    bool          // nothing waited before the mark that was confirmed last
+	queued  time.Time     // when a confirmation told of a queue
 	limited bool          // the window was used up since the last mark was confirmed
 	probing bool          // the window is windowMin until the next mark tells the shortest time
 }
@@ -59,7 +67,7 @@ func (f *flow) full(now time.Time) bool {
 }
 
 func (f *flow) overdue(now time.Time) bool {
-	return f.marked > 0 && f.least > 0 && f.way >= windowMin && now.Sub(f.at) > f.least+2*wayTarget
+	return f.marked > 0 && f.least > 0 && f.way >= windowMin && now.Sub(f.at) > f.least+wayTarget
 }
 
 // room returns how many more bytes may be on their way; a negative number is no bound. Where nothing waits, there is none,
@@ -72,8 +80,11 @@ func (f *flow) room() int {
 }
 
 // due reports whether it is time for a mark. The first one comes early, before there is a queue.
-func (f *flow) due() bool {
-	return f.window > 0 && f.marked == 0 && f.way > 0 && (f.least == 0 || f.way >= f.bound()/marksPerWindow)
+func (f *flow) due(now time.Time) bool {
+	if f.window == 0 || f.marked > 0 || f.way == 0 {
+		return false
+	}
+	return f.least == 0 || f.way >= f.bound()/marksPerWindow || f.way >= windowMin && now.Sub(f.at) >= markPause
 }
 
 // set returns a mark, behind everything that was sent.
@@ -99,6 +110,9 @@ func (f *flow) confirmed(mark uint32, now time.Time) bool {
 	case queue > wayTarget:
 		f.window = max(windowMin, min(f.window, int(float64(bytes)*float64(f.least+wayTarget)/float64(took))))
 		f.probing = now.Sub(f.leastAt) >= probePause
+		f.queued = now
+	case f.calm && f.limited && now.Sub(f.queued) < probePause:
+		f.window = min(f.window+f.window/gentleGrowth, windowMax)
 	case f.calm && f.limited:
 		f.window = min(2*f.window, windowMax)
 	}

@@ -86,14 +86,17 @@ async function cpuSeconds(): Promise<number> {
   return Math.max(...processInfo.filter((p) => p.type === "renderer").map((p) => p.cpuTime));
 }
 
-test(`${many} states that change ${rate} times a second: the page draws each frame`, options, async (t) => {
-  const dev = await start("--no-demo", "--session-send-rate", "0");
-  const url = await dev.page();
-  await publishMany(t, dev.nats);
-  const { page, errors } = await open(url);
-  await page.waitForFunction((want) => client.states.size >= want, {}, many);
+/** Cost is what a page does in a second, and the part of a core that the process that draws it needs. */
+interface Cost {
+  readonly frames: number;
+  readonly changes: number;
+  readonly cpu: number;
+}
+
+/** cost measures a page. */
+async function cost(page: Page): Promise<Cost> {
   const before = await cpuSeconds();
-  const { frames, changes } = await page.evaluate((ms) => new Promise<{ frames: number; changes: number }>((resolve) => {
+  const seen = await page.evaluate((ms) => new Promise<{ frames: number; changes: number }>((resolve) => {
     let [frames, changes] = [0, 0];
     const off = client.on("change", () => void changes++);
     const start = performance.now();
@@ -104,10 +107,31 @@ test(`${many} states that change ${rate} times a second: the page draws each fra
       resolve({ frames: (1000 * frames) / (now - start), changes: (1000 * changes) / (now - start) });
     });
   }), measured);
-  const cpu = ((await cpuSeconds()) - before) / (measured / 1000);
-  t.diagnostic(`${frames.toFixed(1)} frames/s, ${changes.toFixed()} changes/s, the renderer uses ${(100 * cpu).toFixed()} % of a core`);
+  return { ...seen, cpu: ((await cpuSeconds()) - before) / (measured / 1000) };
+}
+
+/** stopDrawing has a page draw nothing more. Its frames go on. */
+const stopDrawing = (page: Page): Promise<void> => page.evaluate(() => {
+  const next = requestAnimationFrame;
+  globalThis.requestAnimationFrame = (call) => (call.name === "draw" ? 0 : next(call));
+});
+
+test(`${many} states that change ${rate} times a second: the page draws each frame`, options, async (t) => {
+  const dev = await start("--no-demo", "--session-send-rate", "0");
+  const url = await dev.page();
+  await publishMany(t, dev.nats);
+  const { page, errors } = await open(url);
+  await page.waitForFunction((want) => client.states.size >= want, {}, many);
+  const report = (what: string, { frames, changes, cpu }: Cost) =>
+    t.diagnostic(`${what}: ${frames.toFixed(1)} frames/s, ${changes.toFixed()} changes/s, the renderer uses ${(100 * cpu).toFixed(1)} % of a core`);
+  const whole = await cost(page);
+  report("the page", whole);
   await screenshot(page, "page-many");
+  await stopDrawing(page);
+  report("without what it draws", await cost(page));
+  await page.evaluate(() => client.close());
+  report("frames without a client", await cost(page));
   await page.close();
   assert.deepEqual(errors, []);
-  assert.ok(frames > 0 && changes > 0); // how many depends on the machine: RESULTS.md has a measurement
+  assert.ok(whole.frames > 0 && whole.changes > 0); // how many depends on the machine: RESULTS.md has a measurement
 });
