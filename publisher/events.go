@@ -35,6 +35,7 @@ const (
 	KindLimited     Kind = "limited"      // a client takes no long messages
 	KindUncertain   Kind = "uncertain"    // a session ended because its log is damaged; Numbers
 	KindCommandSent Kind = "command_sent" // a command, Name, went to game servers
+	KindExpired     Kind = "expired"      // the relay removed the state Key, because its time to live was over
 	KindMissed      Kind = "missed"       // events may be missing here: NATS was away, or the loop was slow
 )
 
@@ -43,7 +44,7 @@ type Event struct {
 	Kind Kind
 	Time time.Time
 
-	Epoch, Seq uint64 // of KindChanged, KindRefused and KindReassert: the position of the space
+	Epoch, Seq uint64 // of KindChanged, KindRefused, KindExpired and KindReassert: the position of the space
 
 	Client, Session, Edge string
 

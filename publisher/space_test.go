@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/publisher"
@@ -175,8 +176,42 @@ func TestTTL(t *testing.T) {
 			t.Fatalf("%+v, want %d renewals", s.space.Stats(), renewals)
 		}
 	}
+	expired := s.watchExpired()
 	s.space.Close()
 	s.holds("the Space has ended", map[string]string{"lamp": "on=1 hue=1 "})
+	ev := next(s, expired)
+	for ev.Key == "sign" {
+		ev = next(s, expired)
+	}
+	if ev.Key != "tower" || ev.Seq == 0 {
+		t.Fatalf("another game server hears %+v, want that the tower ended", ev)
+	}
+}
+
+// watchExpired is what another game server hears of states whose time to live was over, from here on; before that,
+// perhaps some of a key "sign".
+func (s *scene) watchExpired() <-chan publisher.Event {
+	s.Helper()
+	other, err := publisher.Connect(s.ctx, publisher.Config{URL: s.nats.URL(), Log: s.discard})
+	must(err)
+	s.Cleanup(other.Close)
+	space, err := other.Space("demo")
+	must(err)
+	events := make(chan publisher.Event, 100)
+	go func() {
+		_ = each(space.Events(s.ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindExpired}}), func(ev publisher.Event) { events <- ev })
+	}()
+	b := s.bus()
+	for { // until the loop is there
+		must(b.Publish(bus.Msg{Subject: "dnp.v1.event.demo", Data: []byte(`{"type":"expired","key":"sign"}`)}))
+		select {
+		case <-events:
+		case <-time.After(10 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	return events
 }
 
 func TestClosed(t *testing.T) {

@@ -33,6 +33,7 @@ func (s *Store) emit(now time.Time) {
 	clear(b.removed)
 	clear(b.changed)
 	b.removed, b.changed = b.removed[:0], b.changed[:0]
+	s.expiries.ended = 0
 	s.emitChecksums(now)
 	b.cut(now, len(b.records), &s.stats)
 	b.release()

@@ -21,6 +21,11 @@ func checkTTL(ttl time.Duration) *Error {
 	return nil
 }
 
+// expiredMax is how many states end for their age between two batches. The others end with the next
+// batches, so that a publisher whose states all end at once costs neither a long turn nor a flood of
+// events. The number is arbitrary: with a tick of 50 ms a whole space ends in less than four seconds.
+const expiredMax = 1000
+
 // An expiry is when a state ends unless a publisher mentions it before.
 type expiry struct {
 	until time.Time // zero for a restored state until the first Advance
@@ -34,6 +39,7 @@ func (st *stored) expires() bool { return st.expiry != nil && st.expiry.place > 
 // expiries are the states with a time to live. Its size is that of the table of states at most.
 type expiries struct {
 	heap      *heap.Heap[*stored]
+	ended     int       // since the last batch, at most expiredMax
 	mentioned []*stored // by the ops of the publish that is being applied
 }
 
@@ -121,11 +127,18 @@ func (e *expiries) expired(now time.Time) (*stored, bool) {
 	}
 }
 
-// expire removes the states whose time is over.
+// expire removes the states whose time is over, at most expiredMax of them until the next batch.
+// Game servers hear of each behind the batch that removes it.
 func (s *Store) expire(now time.Time) {
-	for st, ok := s.expiries.expired(now); ok; st, ok = s.expiries.expired(now) {
+	for s.expiries.ended < expiredMax {
+		st, ok := s.expiries.expired(now)
+		if !ok {
+			return
+		}
+		s.expiries.ended++
 		s.stats.Expired++
 		s.detach(st)
+		s.batch.send(Output{Kind: OutputEvent, Event: &Event{Type: EventExpired, Space: s.cfg.Space, Time: now, Key: st.Desc.Key}})
 	}
 }
 

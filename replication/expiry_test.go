@@ -75,15 +75,67 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestTTLEnds: replicas and the durable store learn that a state ended.
+// TestTTLEnds: replicas, the durable store and game servers learn that a state ended.
 func TestTTLEnds(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(mortal("a", time.Second))
 	s.passes(900 * time.Millisecond)
 	s.TakeDirty(nil, 9)
-	s.sends("the end is a batch", 100*time.Millisecond, "batch 7 3<2 1:6:")
+	s.sends("the end is a batch", 100*time.Millisecond, "batch 7 3<2 1:6:", "event expired  a (7, 3)")
 	if d := s.TakeDirty(nil, 9); len(d) != 1 || d[0].Data != nil {
 		t.Fatalf("the durable store gets %+v, want the removal", d)
+	}
+}
+
+// TestTTLTogether: states that end at once do so in several batches, each with a bounded number of events behind it,
+// and publishes are answered meanwhile. One that is mentioned before its turn stays.
+func TestTTLTogether(t *testing.T) {
+	s := newStoreTest(t, Limits{Waiting: expiredMax + 1})
+	const all = 2*expiredMax + 5
+	var ops []Op
+	for i := range all {
+		ops = append(ops, mortal(fmt.Sprintf("%04d", i), time.Second))
+	}
+	if err := publish(s.Store, s.now, ops...); err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(s.now)
+	s.now = s.now.Add(2 * time.Second)
+	events := map[string]bool{}
+	ended := func(why string, want int) {
+		t.Helper()
+		n := 0
+		for _, o := range s.Advance(s.now) {
+			if o.Kind == OutputEvent && o.Event.Type == EventExpired && !events[o.Event.Key] {
+				events[o.Event.Key] = true
+				n++
+			}
+		}
+		if n != want {
+			t.Fatalf("%s: %d states ended, want %d", why, n, want)
+		}
+	}
+	ended("the first batch", expiredMax)
+	at, ok := s.NextTimeout()
+	if !ok || at.After(s.now) {
+		t.Fatalf("more states are due, and the next timeout is %v, %v", at, ok)
+	}
+	ended("the same moment: the tick has not passed", 0)
+	ended("again", 0)
+	if at, ok = s.NextTimeout(); !ok || !at.After(s.now) {
+		t.Fatalf("the next batch is due at %v, %v, which would keep the owner busy", at, ok)
+	}
+	last := ""
+	for _, l := range s.List("", all).States {
+		last = l.Desc.Key
+	}
+	s.ok(Op{Kind: OpAudience, Key: last, HasAudience: true})
+	s.now = at
+	ended("the second batch", expiredMax)
+	s.passes(900 * time.Millisecond)
+	s.has("one was mentioned before its turn", last)
+	if n := s.Stats().Expired; n != all-1 {
+		t.Fatalf("%d states are counted, want %d", n, all-1)
 	}
 }
 

@@ -44,10 +44,11 @@ const (
 	EventUncertain EventType = "uncertain"
 	EventLimited   EventType = "limited" // the client takes no long messages
 	EventCommand   EventType = "command" // a client's command went to game servers
+	EventExpired   EventType = "expired" // the time to live of a state was over
 )
 
-// An Event informs game servers. The Store makes changed and refused events, the nodes make the
-// others. Fields that do not belong to the type are zero.
+// An Event informs game servers. The Store makes changed, refused and expired events, the nodes
+// make the others. Fields that do not belong to the type are zero.
 type Event struct {
 	Type       EventType
 	Space      string

@@ -192,6 +192,7 @@ var dashboards = []dashboard{
 			{"Repairs", "Answered requests of edges.", "cps", []query{rate("dnp_relay_repairs_total")}, false},
 			{"Writes of clients", "Accepted and refused.", "cps", []query{rate("dnp_relay_writes_total"), rate("dnp_relay_writes_refused_total").named("refused {{instance}}")}, false},
 			{"States and spaces", "", "short", []query{gauge("dnp_relay_states").named("states {{instance}}"), gauge("dnp_relay_spaces").named("spaces {{instance}}")}, false},
+			{"States whose time was over", "Removed because no game server said anything about them for their time to live. Many at once: a game server died, or was cut off for longer.", "cps", []query{rate("dnp_relay_states_expired_total")}, false},
 			{"Largest spaces", "States of the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "short", []query{gauge("dnp_relay_space_states").named("{{rank}} {{instance}}")}, false},
 			{"Busiest spaces", "Bytes of batches for the ten spaces with the most, by rank. /debug/spaces of the relay names them.", "Bps", []query{gauge("dnp_relay_space_rate_bytes_per_second").named("{{rank}} {{instance}}")}, false},
 		}},
