@@ -111,7 +111,7 @@ func (w *waiter) settle(pos Position, err error) {
 // their topics came up.
 type outbox struct {
 	ops   map[topic]*pendingOp
-	order []topic // pop moves its start, so that no entry is copied
+	order []*pendingOp // pop moves its start, so that no entry is copied
 }
 
 func (o *outbox) push(p *pendingOp) {
@@ -120,19 +120,20 @@ func (o *outbox) push(p *pendingOp) {
 		return
 	}
 	o.ops[p.topic] = p
-	o.order = append(o.order, p.topic)
+	o.order = append(o.order, p)
 }
 
 // pushFront puts ops that were sent and not accepted before all others.
 func (o *outbox) pushFront(list []*pendingOp) {
-	var front []topic
+	var front []*pendingOp
 	for _, p := range list {
 		if later, ok := o.ops[p.topic]; ok {
 			p.merge(later)
-		} else {
-			front = append(front, p.topic)
+			*later = *p // which keeps its place
+			continue
 		}
 		o.ops[p.topic] = p
+		front = append(front, p)
 	}
 	if len(front) > 0 {
 		o.order = append(front, o.order...)
@@ -140,15 +141,14 @@ func (o *outbox) pushFront(list []*pendingOp) {
 }
 
 func (o *outbox) pop() *pendingOp {
-	t := o.order[0]
-	o.order[0] = topic{} // frees its name
+	p := o.order[0]
+	o.order[0] = nil // frees it
 	o.order = o.order[1:]
-	p := o.ops[t]
-	delete(o.ops, t)
+	delete(o.ops, p.topic)
 	return p
 }
 
-func (o *outbox) first() *pendingOp { return o.ops[o.order[0]] }
+func (o *outbox) first() *pendingOp { return o.order[0] }
 
 func (o *outbox) empty() bool { return len(o.order) == 0 }
 
@@ -429,7 +429,7 @@ func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 		delete(s.interests, name)
 	case st != nil && st.put != nil && p.put && !st.accepted: // no relay ever had the state
 		st.bound.end()
-		delete(s.states, name)
+		s.forget(name)
 	default:
 		s.forgetForeign(name)
 	}
@@ -439,7 +439,7 @@ func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 func (s *Space) forgetForeign(name string) {
 	st := s.states[name]
 	if st != nil && st.put == nil && !s.pending(topic{topicState, name}) && !s.pending(topic{topicAudience, name}) {
-		delete(s.states, name)
+		s.forget(name)
 	}
 }
 

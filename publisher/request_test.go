@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,6 +37,58 @@ func TestOutboxPop(t *testing.T) {
 	}
 	if moved > entries || !o.empty() {
 		t.Errorf("%d pops moved %d entries, want at most one each; empty: %v", entries, moved, o.empty())
+	}
+}
+
+// TestOutboxPushFront: what comes back is sent before the rest, but an op about which there is a newer one keeps the place of that.
+func TestOutboxPushFront(t *testing.T) {
+	o := outbox{ops: map[topic]*pendingOp{}}
+	op := func(name, verb string) *pendingOp {
+		return &pendingOp{topic: topic{topicState, name}, verb: verb, sets: map[string]bool{verb: true}}
+	}
+	o.push(op("a", "newer"))
+	o.push(op("b", "set"))
+	o.pushFront([]*pendingOp{op("c", "set"), op("b", "older"), op("d", "set")})
+	o.push(op("c", "again"))
+	var got []string
+	for !o.empty() {
+		p := o.pop()
+		got = append(got, fmt.Sprintf("%s %s %d", p.topic.name, p.verb, len(p.sets)))
+	}
+	if want := []string{"c again 2", "d set 1", "a newer 1", "b set 2"}; !slices.Equal(got, want) || len(o.ops) > 0 {
+		t.Errorf("the outbox pops %q, want %q; left: %v", got, want, o.ops)
+	}
+}
+
+// TestReassertOrder: a new relay gets the states in the order in which they were put, those once more that were put again
+// meanwhile, and none that is gone. The copy keeps no more entries for that than it has states.
+func TestReassertOrder(t *testing.T) {
+	s := quietSpace()
+	put := func(key string) {
+		if err := s.Post(Put{Key: key, Values: []Value{{Name: "hp", Type: Uint8, Value: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		put(strconv.Itoa(i % 10))
+		if n := len(s.order); n > 2*len(s.states) {
+			t.Fatalf("the copy of %d states has %d entries", len(s.states), n)
+		}
+	}
+	for _, key := range []string{"c", "a", "b", "gone"} {
+		put(key)
+	}
+	s.out = outbox{ops: map[topic]*pendingOp{}}
+	s.reassert()
+	s.forget("gone")
+	put("c")
+	s.assertSome(assertMax)
+	var got []string
+	for !s.out.empty() {
+		got = append(got, s.out.pop().topic.name)
+	}
+	if want := []string{"c", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("the relay gets %q, want %q", got, want)
 	}
 }
 

@@ -52,7 +52,7 @@ type Space struct {
 	sent        map[uint64]*request
 	inFlight    map[topic]int // ops of sent, by topic
 	delayed     []delayedOp   // in the order of their times
-	asserting   []string      // keys of states that a new relay has yet to hear of
+	asserting   []*state      // what a new relay has yet to hear of
 	lives       lives
 	last        uint64        // id of the last request
 	backoff     time.Duration // pause after the next failure

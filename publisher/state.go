@@ -3,7 +3,6 @@ package publisher
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -21,6 +20,7 @@ const (
 // copied is the copy of what this game server described.
 type copied struct {
 	states  map[string]*state
+	order   []*state                   // states, in the order in which they came, and as many that are gone at most
 	removed []string                   // keys, in the order of their removal
 	groups  map[string]map[string]bool // of clients: true = join, false = leave
 
@@ -36,6 +36,9 @@ type namedInterest struct {
 
 // A state is the copy of one state. The mu of the Space is of it.
 type state struct {
+	key  string
+	gone bool // not in the copy any more
+
 	put    *putJSON // with the newest values; nil if another program put the state
 	defs   []replication.ValueDef
 	names  map[string]int
@@ -50,7 +53,7 @@ type state struct {
 }
 
 func newState(e op) *state {
-	st := &state{put: e.put, bound: e.bound, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values))}
+	st := &state{key: e.parsed.Key, put: e.put, bound: e.bound, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values))}
 	for i, v := range e.parsed.Values {
 		st.defs = append(st.defs, v.ValueDef)
 		if v.Name != "" {
@@ -219,14 +222,15 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 			}
 			old.bound.end()
 		}
-		s.states[o.Key], p.put = st, true
+		s.add(st)
+		p.put = true
 		s.lives.begin(now, o.Key, o.TTL)
 	case Set:
 		p.sets = s.state(o.Key).set(e.values)
 	case Remove:
 		st := s.state(o.Key)
 		st.bound.end()
-		*st = state{put: st.put, values: st.values, accepted: true, removedAt: now}
+		*st = state{key: st.key, put: st.put, values: st.values, accepted: true, removedAt: now}
 		s.removed = append(s.removed, o.Key)
 		s.forgetRemoved(now)
 	case Audience:
@@ -254,10 +258,27 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 func (s *copied) state(key string) *state {
 	st, ok := s.states[key]
 	if !ok {
-		st = &state{values: map[string]json.RawMessage{}}
-		s.states[key] = st
+		st = &state{key: key, values: map[string]json.RawMessage{}}
+		s.add(st)
 	}
 	return st
+}
+
+// add adds a state, in the place of one with the same key if there is one.
+func (s *copied) add(st *state) {
+	s.forget(st.key)
+	s.states[st.key] = st
+	if s.order = append(s.order, st); len(s.order) > 2*len(s.states) {
+		s.order = slices.DeleteFunc(s.order, func(st *state) bool { return st.gone })
+	}
+}
+
+// forget removes a state from the copy.
+func (s *copied) forget(key string) {
+	if st := s.states[key]; st != nil {
+		st.gone = true
+		delete(s.states, key)
+	}
 }
 
 func (s *copied) group(o Group) {
@@ -284,7 +305,7 @@ func (s *copied) forgetRemoved(now time.Time) {
 			if now.Sub(st.removedAt) < removedAge && len(s.removed) <= removedMax {
 				return
 			}
-			delete(s.states, key)
+			s.forget(key)
 		}
 		s.removed = s.removed[1:]
 	}
@@ -297,7 +318,7 @@ func (s *Space) clear(time.Time) error {
 	}
 	clear(s.states)
 	clear(s.interests)
-	s.removed, s.asserting, s.lives = nil, nil, lives{}
+	s.order, s.removed, s.asserting, s.lives = nil, nil, nil, lives{}
 	return nil
 }
 
@@ -326,8 +347,8 @@ func (s *Space) written(ev eventJSON) {
 //
 // A copy may be large, so that run makes it pending in parts: a Post between them does not wait for all of it.
 func (s *Space) reassert() {
-	s.asserting = slices.AppendSeq(s.asserting[:0], maps.Keys(s.states))
-	for name := range s.interests { // before the states that have them
+	s.asserting = slices.Clone(s.order) // a new relay gets them as the first one did, and memory is read in the order in which it was written
+	for name := range s.interests {     // before the states that have them
 		s.out.push(&pendingOp{topic: topic{topicInterest, name}, verb: "interest"})
 	}
 	for client := range s.eyes {
@@ -347,17 +368,16 @@ func (s *Space) assertable() bool { return len(s.asserting) > 0 && len(s.out.ops
 // assertSome makes the next states of the copy pending, up to most.
 func (s *Space) assertSome(most int) {
 	n := min(len(s.asserting), most)
-	for _, key := range s.asserting[:n] {
-		st := s.states[key]
+	for _, st := range s.asserting[:n] {
 		switch {
-		case st == nil || st.put == nil:
+		case st.gone || st.put == nil: // a state that was put again is pending or accepted
 		case !st.removedAt.IsZero():
-			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "remove"})
+			s.out.push(&pendingOp{topic: topic{topicState, st.key}, verb: "remove"})
 		case st.writable():
-			s.out.push(&pendingOp{topic: topic{topicAudience, key}, verb: "audience"})
-			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "set", sets: st.ours()})
+			s.out.push(&pendingOp{topic: topic{topicAudience, st.key}, verb: "audience"})
+			s.out.push(&pendingOp{topic: topic{topicState, st.key}, verb: "set", sets: st.ours()})
 		default:
-			s.out.push(&pendingOp{topic: topic{topicState, key}, verb: "put", put: true})
+			s.out.push(&pendingOp{topic: topic{topicState, st.key}, verb: "put", put: true})
 		}
 	}
 	if s.asserting = s.asserting[n:]; len(s.asserting) == 0 {
