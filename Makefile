@@ -29,6 +29,9 @@ space := $(subst ,, )
 MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
 SIMULATED := ^Test(Simulation|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
 
+# WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
+WHILE_COMPILING := trap 'kill $$says' EXIT; { sleep 2; echo "Compiling: a minute or two if Go's build cache is empty."; while sleep 20; do echo "Still compiling ($$SECONDS s)."; done; } >&2 & says=$$!;
+
 VERSION   ?=
 IMAGE     ?= ghcr.io/dnprelay/dnprelay:dev
 
@@ -44,13 +47,13 @@ help: ## List the targets
 
 .PHONY: run
 run: ## Run everything in one process, with demo states (ARGS="--no-demo" and so on)
-	@[ -x bin/relay ] || echo "Compiling; without a build cache this takes a minute or two, and nothing is printed meanwhile."
-	@$(MAKE) --no-print-directory build
+	@$(WHILE_COMPILING) $(GO) build -o bin/ ./cmd/relay ./cmd/dnpctl
 	@exec bin/relay dev $(ARGS)
 
+# Without -trimpath, so that go vet, tests and `go run` in a game beside the clone use what was compiled here; releases have it.
 .PHONY: build
 build: ## Build relay, edge and dnpctl into bin/
-	$(GO) build -trimpath -o bin/ ./cmd/...
+	$(GO) build -o bin/ ./cmd/...
 
 .PHONY: test
 test: ## Run all tests, those with goroutines with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
@@ -126,8 +129,8 @@ mutants: ## Put deliberate faults into the source, one at a time, and expect a s
 
 .PHONY: testbed
 testbed: build
-	$(GO) build -trimpath -o bin/ github.com/nats-io/nats-server/v2
-	cd testbed && $(GO) build -trimpath -o ../bin/ ./cmd/testbed
+	$(GO) build -o bin/ github.com/nats-io/nats-server/v2
+	cd testbed && $(GO) build -o ../bin/ ./cmd/testbed
 	@mkdir -p tmp
 
 .PHONY: cluster-test
@@ -239,7 +242,7 @@ chart-test: $(HELM) ## Lint and render the chart, decode every object, try value
 k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes cluster on this machine, 11 minutes; needs root
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
-	cd testbed && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/ ./cmd/testbed
+	cd testbed && CGO_ENABLED=0 $(GO) build -o ../bin/ ./cmd/testbed
 	deploy/k8s-test/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
 
 $(HELM):

@@ -101,7 +101,7 @@ func build(ctx context.Context, cfg *Config) (string, error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(source, 0o755)); err != nil {
 		return "", err
 	}
-	unpack := fmt.Sprintf("git archive %s | tar -x -C %q && cd %q && go build -trimpath -o ../bin.new/ ./cmd/...", commit, source, source)
+	unpack := fmt.Sprintf("git archive %s | tar -x -C %q && cd %q && go build -o ../bin.new/ ./cmd/...", commit, source, source)
 	if err := rig.Command("bash", "-euo", "pipefail", "-c", unpack); err != nil {
 		return "", err
 	}

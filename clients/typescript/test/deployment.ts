@@ -15,7 +15,7 @@ export const withoutGo = spawnSync("go", ["version"]).status === 0 ? false : "go
 
 /** build builds the programs that deployments and tests run. */
 export function build(): void {
-  execFileSync("go", ["build", "-trimpath", "-o", "bin/", "./cmd/relay", "./cmd/dnpctl"], { cwd: root, stdio: "inherit" });
+  execFileSync("go", ["build", "-o", "bin/", "./cmd/relay", "./cmd/dnpctl"], { cwd: root, stdio: "inherit" });
 }
 
 /** Characters of the output of a process that a Deployment keeps: the addresses are at the beginning. */

@@ -40,7 +40,7 @@ after(async () => {
 
 /** buildEdge builds the edge that runs alone. */
 export const buildEdge = (): void => {
-  execFileSync("go", ["build", "-trimpath", "-o", "bin/", "./cmd/edge"], { cwd: root, stdio: "inherit" });
+  execFileSync("go", ["build", "-o", "bin/", "./cmd/edge"], { cwd: root, stdio: "inherit" });
 };
 
 /** start starts a deployment, which ends after the tests of this file. */
