@@ -1,7 +1,9 @@
 package replication
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -93,6 +95,24 @@ func (s *schema) name(i int) string {
 // label describes value i in an error.
 func (s *schema) label(i int) string { return "value " + strconv.Quote(s.name(i)) }
 
+// namesListed is how many names an error lists.
+const namesListed = 8
+
+// namesText lists the first names of the values for an error.
+func (s *schema) namesText() string {
+	var names []string
+	for i := range min(len(s.defs), namesListed) {
+		names = append(names, strconv.Quote(s.name(i)))
+	}
+	if more := len(s.defs) - namesListed; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
 // find returns the index of the value that a publisher addresses as name.
 func (s *schema) find(name string) (int, *Error) {
 	if i, ok := s.index[name]; ok {
@@ -101,7 +121,7 @@ func (s *schema) find(name string) (int, *Error) {
 	i, err := strconv.ParseUint(name, 10, 16)
 	switch {
 	case err != nil:
-		return 0, Errorf(CodeBadRequest, "no value is named %q", name)
+		return 0, Errorf(CodeBadRequest, "no value is named %q; the state has %s", name, s.namesText())
 	case int(i) >= len(s.defs):
 		return 0, Errorf(CodeBadRequest, "no value has index %s, there are %d", name, len(s.defs))
 	}

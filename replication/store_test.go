@@ -196,7 +196,13 @@ func TestStoreRenamingKeepsTheState(t *testing.T) {
 	if l, _ := s.Get("a"); l.States[0].Number != 1 {
 		t.Fatal("the state was replaced, although names are not part of the layout")
 	}
-	s.refuse("the old name is gone", CodeBadRequest, `"hp"`, set("a", "hp", u8(2)))
+	s.refuse("the old name is gone", CodeBadRequest, `no value is named "hp"; the state has "health", "owner", "text"`, set("a", "hp", u8(2)))
+	many := Op{Kind: OpPut, Key: "many", Values: make([]PutValue, namesListed+2)}
+	for i := range many.Values {
+		many.Values[i].Type = typ("uint8")
+	}
+	s.ok(many)
+	s.refuse("an error lists the first names only", CodeBadRequest, `has "0", "1", "2", "3", "4", "5", "6", "7", and 2 more`, set("many", "hp", u8(2)))
 }
 
 func TestStorePrecision(t *testing.T) {

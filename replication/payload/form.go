@@ -544,7 +544,7 @@ func parseType(name string, n node) (wire.ValueType, *replication.Error) {
 	}
 	t, ok := wire.ParseValueType(s)
 	if !ok {
-		return 0, replication.Errorf(replication.CodeTypeMismatch, "unknown type %q", clip(s))
+		return 0, replication.Errorf(replication.CodeTypeMismatch, "unknown type %q: want one such as uint8, float32, string or vector3f32", clip(s))
 	}
 	return t, nil
 }

@@ -270,7 +270,7 @@ func TestParseRefuses(t *testing.T) {
 		// Values of put.
 		{value(`"name":"hp"`), "bad_request", `value "hp": want "type"`},
 		{value(`"type":"float"`), "type_mismatch", `value 0: unknown type "float"`},
-		{value(`"type":"Float32"`), "type_mismatch", "unknown type"},
+		{value(`"type":"Float32"`), "type_mismatch", `unknown type "Float32": want one such as uint8, float32`},
 		{value(`"type":9`), "bad_request", "want string, got number"},
 		{value(`"type":"uint8","name":"1"`), "bad_request", `name "1"`},
 		{value(`"type":"uint8","name":""`), "bad_request", `name ""`},
