@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -71,6 +72,9 @@ func release(version, out, only, goCommand string) error {
 	if goCommand == "" {
 		goCommand = "go"
 	}
+	if files := uncommitted("."); len(files) > 0 {
+		fmt.Fprintf(os.Stderr, "release: warning: the archives will have changes that are in no commit, of %s\n", strings.Join(files, ", "))
+	}
 	b := builder{goCommand: goCommand, version: version}
 	var names []string
 	for _, t := range targets {
@@ -88,6 +92,24 @@ func release(version, out, only, goCommand string) error {
 		return errors.New("no archive has such a name")
 	}
 	return checksums(out, names)
+}
+
+// uncommitted returns the files of a folder that differ from the commit, or are in none; none if the folder is of no
+// repository, as in an archive of the source.
+func uncommitted(dir string) []string {
+	c := exec.Command("git", "status", "--porcelain", "--untracked-files=normal", ".")
+	c.Dir = dir
+	text, err := c.Output()
+	if err != nil {
+		return nil
+	}
+	var files []string
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			files = append(files, f[len(f)-1])
+		}
+	}
+	return files
 }
 
 // base is the name of the archive without its ending.

@@ -115,6 +115,32 @@ func TestSBOM(t *testing.T) {
 	}
 }
 
+// TestUncommitted wants a file that is in no commit to be named, one that git ignores not, and nothing where there is no git.
+func TestUncommitted(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is missing")
+	}
+	dir := t.TempDir()
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(dir))
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("new.go", "package new\n")
+	if got := uncommitted(dir); len(got) > 0 {
+		t.Errorf("no repository, and %q is uncommitted", got)
+	}
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	write(".gitignore", "made\n.gitignore\n")
+	write("made", "")
+	if got := uncommitted(dir); !slices.Equal(got, []string{"new.go"}) {
+		t.Errorf("uncommitted are %q, want new.go alone", got)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {
