@@ -60,7 +60,6 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "carried_wait_for_ever", File: "internal/edge/carried.go", Old: "r.w.takeover.DirectOpened(now, c.Addr())\n\t\t}\n\t\tr.w.setReachable(c.Addr())", New: "r.w.takeover.DirectOpened(now, c.Addr())\n\t\t}",
 		Run: carriedRun, Args: carriedArgs, Survives: "the edge asks a client whose connection ended, and the answer shows the same"},
 	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "case w.takeover != nil && !w.takeover.Directly(client):", New: "case false:", Run: carriedRun, Args: carriedArgs},
-	{Name: "carried_here_is_not_noticed", File: "internal/edge/takeover/search.go", Old: "{ b.notePath(now, client, \"\") }", New: "{ _ = now }", Run: carriedRun, Args: carriedArgs},
 	{Name: "carried_unknown_is_not_told", File: "internal/edge/takeover/search.go", Old: "return s.Log.Phase() == sessionlog.Over && s.About.ID == \"\"", New: "_ = sessionlog.Over\n\t\treturn false", Run: "^TestCarriedUnknown$"},
 	{Name: "carried_lost_and_not_searched", File: "internal/edge/takeover/search.go", Old: "s != nil && s.path == (Path{}) && s.stays() {", New: "s != nil && false {", Run: carriedRun, Args: carriedArgs},
 	{Name: "silent_are_forgotten_while_alone", File: "internal/edge/takeover/search.go", Old: "s.search.silent = s.search.silent && able && !known", New: "s.search.silent = false", Run: carriedRun, Args: carriedArgs},
