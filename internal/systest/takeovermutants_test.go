@@ -46,6 +46,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "lost_is_released", File: "internal/edge/takeover/takeover.go", Old: "t.lose(now, s, a.Node)", New: "t.release(s)", Run: "^TestLostToTheDead$"},
 	{Name: "lost_is_left_to_the_restarted", File: "internal/edge/takeover/claims.go", Old: "s := c.adopt(claim.name, netip.AddrPort{}, false)", New: "s := c.adopt(claim.name, netip.AddrPort{}, true)",
 		Run: "^TestLostToTheDead$"},
+	{Name: "inherited_is_left_to_the_restarted", File: "internal/edge/takeover/claims.go", Old: "claim.overdue && c.superseded", New: "false && c.superseded", Run: "^TestHandedToTheRestarted$"},
 	{Name: "drain_forgets_those_that_come_back", File: "internal/edge/takeover/drain.go", Old: "now.Add(drainRound)", New: "now.Add(time.Hour)"},
 	{Name: "orphans_are_dropped", File: "internal/edge/takeover/adopt.go", Old: "\tif first {\n\t\tb.lookUp", New: "\tif first && false {\n\t\tb.lookUp"},
 	{Name: "sends_first", File: "internal/edge/takeover/state.go", Old: "p.Unknown = p.Unknown && b.cfg.AnswerOnly", New: "p.Unknown = false", Run: "^TestTakeoverTracked$"},
