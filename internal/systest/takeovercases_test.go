@@ -71,29 +71,6 @@ func (p *takeoverPlayer) ownerByLog() *takeoverEdge {
 	return p.w.edges[slices.IndexFunc(p.w.edges, func(e *takeoverEdge) bool { return e.name == node })]
 }
 
-// TestHandedToTheRestarted hands the session of a silent client over. The next owner is killed when the log has its ADOPT
-// and its claim is not written, and starts again; then the old edge leaves. Its claim leads others to the session, whose
-// log names an edge that lives and does not know of it.
-func TestHandedToTheRestarted(t *testing.T) {
-	for seed := range uint64(4) {
-		w, p, first := silentClient(t, seed)
-		w.lies, w.away = 0, 0
-		first.drain()
-		w.within(time.Second, "another edge writes ADOPT", func() bool { return p.ownerByLog() != first })
-		next := p.ownerByLog()
-		if p.owner() != first {
-			t.Fatalf("%s claims the session already", next.name)
-		}
-		next.ends()
-		next.boot()
-		w.within(takeoverSilence+5*time.Second, "the first edge leaves", func() bool { return !first.alive })
-		w.within(20*time.Second, "the session has an owner again", func() bool {
-			o := p.ownerByLog()
-			return o.alive && o.serves(p) && p.owner() == o
-		})
-	}
-}
-
 // TestLostToTheDead stops the edge of a silent client, and kills the edge that takes the
 // session over when the log has its ADOPT and its claim is not written. The first edge goes on,
 // so no edge looks after its claims, and learns that the session is another's. It takes the
