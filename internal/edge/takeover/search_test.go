@@ -333,3 +333,21 @@ func TestLateDatagram(t *testing.T) {
 	first.play(c, 2*time.Second)
 	first.wantWay(addr, "")
 }
+
+// TestEdgesKnownLater: an edge that knows of no other edge takes a session over. It searches as soon as it knows of some.
+func TestEdgesKnownLater(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	next := first.next()
+	flow := "e3"
+	next.pin(first, c, &flow)
+	w := next.workers[0]
+	w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+	next.play(c, 500*time.Millisecond)
+	w.wantPhase("it was given", addr, Serving)
+	next.wantWay(addr, "")
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	w.t.EdgesKnown(next.net.Now())
+	next.play(c, 200*time.Millisecond)
+	next.wantWay(addr, "e3")
+}
