@@ -72,6 +72,12 @@ func TestStoreInterest(t *testing.T) {
 	if n := s.records(); n != 2 {
 		t.Fatalf("there are %d records, want one for walker and one for two states with the same interest", n)
 	}
+	s.refuse("a removal is undone", CodeBadRequest, "not a key", Op{Kind: OpRemove, Key: "b"}, Op{Kind: OpRemove, Key: "c"}, Op{Kind: OpRemove, Key: "_eyes.c1"})
+	s.now = s.now.Add(time.Second)
+	s.Advance(s.now)
+	if n := s.records(); n != 2 {
+		t.Fatalf("there are %d records, want two: b and c have their interest again", n)
+	}
 	put := boat("b", nil, "")
 	put.HasInterest = false
 	s.ok(put)

@@ -63,6 +63,7 @@ func TestWriteOrder(t *testing.T) {
 		{"such an edge at last", numberedEdge{9, 1<<32 - 2, false}, numberedEdge{9, 1<<32 - 1, false}, true},
 		{"123 moves before it", numberedEdge{250, 1 << 27, false}, numberedEdge{127, 9, false}, false},
 		{"an edge of the last release behind it", numberedEdge{250, 1 << 27, false}, numberedEdge{251, 1, true}, true},
+		{"an edge of the last release, 130 moves behind an early one that wrote more than 2^24 times", numberedEdge{100, 1 << 27, false}, numberedEdge{230, 1, true}, true},
 		{"an edge of the last release", numberedEdge{2, 1, false}, numberedEdge{3, 1, true}, true},
 		{"behind an edge of the last release", numberedEdge{2, 1, true}, numberedEdge{3, 1, false}, true},
 		{"an edge of the last release, late", numberedEdge{300, 1, true}, numberedEdge{301, 1, true}, true},

@@ -126,7 +126,12 @@ func (r *carriage) Arrived(c *carrier.Conn, p []byte) {
 
 // Opened implements carrier.Receiver.
 func (r *carriage) Opened(c *carrier.Conn) {
-	r.w.must(func(time.Time) { r.w.setReachable(c.Addr()) })
+	r.w.must(func(now time.Time) {
+		if r.w.takeover != nil && r.w.node.hub.Conn(c.Addr()) == c { // it has not ended meanwhile
+			r.w.takeover.DirectOpened(now, c.Addr())
+		}
+		r.w.setReachable(c.Addr())
+	})
 }
 
 // Ended implements carrier.Receiver.

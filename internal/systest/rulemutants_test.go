@@ -160,7 +160,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "recycled_with_writes", File: "internal/edge/fanout/recycle.go", Old: " && len(s.writes.list) == 0", New: "", Package: "internal/edge/fanout", Run: "^TestRecycle$"},
 	{Name: "used_up_stays", File: "internal/edge/fanout/recycle.go", Old: "case none:\n\t\ts.conn.Close(dnp.CloseRecycle)", New: "case none:", Package: "internal/edge/fanout", Run: "^TestRecycleUsedUp$"},
 	{Name: "tell_closes", File: "internal/edge/fanout/recycle.go", Old: "!few || s.Recycle == RecycleTell", New: "!few", Package: "internal/edge/fanout", Run: "^TestRecycleTell$"},
-	{Name: "recycling_is_forgotten", File: "internal/edge/fanout/session.go", Old: "\ts.recycle(now)\n\ts.space.alignResumed()", New: "\ts.space.alignResumed()", Package: "internal/edge/fanout", Run: "^TestRecycleResumed$"},
+	{Name: "recycling_is_forgotten", File: "internal/edge/fanout/session.go", Old: "\ts.recycle(now)\n\ts.space.alignResumed(now)", New: "\ts.space.alignResumed(now)", Package: "internal/edge/fanout", Run: "^TestRecycleResumed$"},
 	{Name: "no_login_timeout", File: "internal/edge/edge.go", Old: "\t\tLoginTimeout: e.cfg.LoginTimeout,\n", New: "", Package: "internal/systest", Run: "^TestLoginTimeout$"},
 	{Name: "requests_of_others_end_sessions", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t\te.drop(DropLoginTimeout)", New: "{\n\t\te.drop(DropLoginTimeout)", Package: "internal/systest", Run: "^TestRequestOfAnother$"},
 	{Name: "refusal_is_not_answered", File: "internal/edge/fanout/messages.go", Old: "c.answer(c.replies[ev.Token], messageAnswer{Error: answerErrorOf(dnp.ErrTooLarge)})", New: "_ = 0", Package: "internal/edge/fanout", Run: "^TestLimited$"},

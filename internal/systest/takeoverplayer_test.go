@@ -331,8 +331,8 @@ func (p *takeoverPlayer) judge() {
 		w.failf("the game sent %d messages, player %d got %d", p.told, p.index, p.got)
 	}
 	want := u16(w.value)
-	if p.wire != nil && (!p.talks() || p.spoke != p.wire.now) && string(p.Value("T", 0)) != string(want) {
-		w.net.Run(takeoverProbe) // it said nothing on its new connection, so its edge has to ask
+	if p.mayBeSought() && string(p.Value("T", 0)) != string(want) {
+		w.net.Run(takeoverProbe)
 	}
 	if string(p.Value("T", 0)) != string(want) {
 		w.failf("player %d sees % x, want % x", p.index, p.Value("T", 0), want)
@@ -347,6 +347,16 @@ func (p *takeoverPlayer) judge() {
 	if p.own != nil {
 		p.judgeOwn()
 	}
+}
+
+// mayBeSought reports whether an edge other than the owner has the client's connection, and the client said nothing by
+// it, or nothing but the answer to a question of the owner, which may have come a moment ago: a value that was lost
+// before comes again with its next repetition.
+func (p *takeoverPlayer) mayBeSought() bool {
+	if p.wire == nil || p.wire.now == nil {
+		return false
+	}
+	return (!p.talks() || p.spoke != p.wire.now) && p.w.edgeOf(p.wire.now) != p.owner()
 }
 
 // owners returns how many edges take the session for theirs.

@@ -316,7 +316,7 @@ func (b *base) mayLive(s *Session, found *sessionlog.Action) bool {
 		return false
 	case s.found != 0 && found.Epoch > s.found: // it took the session over while this edge tried to
 		return true
-	case !s.yields, owner == s.dead:
+	case !s.yields, owner == s.dead, s.unclaimed:
 		return false
 	case view.inRoster(owner):
 		return true

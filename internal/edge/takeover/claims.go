@@ -72,8 +72,12 @@ type claims struct {
 	probe     pace // of questions whether the log answers
 }
 
-// An inheritedClaim is the claim of a dead edge on a session that this edge should take over.
-type inheritedClaim struct{ name, node string }
+// An inheritedClaim is the claim of a dead edge on a session that this edge should take over. It is overdue if it was
+// due listPause ago, too: an edge that has taken the session over since had that time to claim it.
+type inheritedClaim struct {
+	name, node string
+	overdue    bool
+}
 
 // A listing of the claims of a dead edge that is due again.
 type listing struct {
@@ -110,17 +114,17 @@ func (c *claims) addListing(l listing) {
 func (c *claims) list(node string, rounds int) {
 	c.cfg.Affinity.Claimed(node, func(claims []string) {
 		names := c.host.View().inherited(node, slices.Clone(claims))
-		c.host.Must(func(time.Time) { c.inherit(node, names) })
+		c.host.Must(func(time.Time) { c.inherit(node, names, rounds < listRounds) })
 	}, func(err error) {
 		c.host.Must(func(now time.Time) { c.listed(now, node, rounds, err) })
 	})
 }
 
 // inherit queues claims of a dead edge that this edge should take over.
-func (c *claims) inherit(node string, names []string) {
+func (c *claims) inherit(node string, names []string, overdue bool) {
 	room := max(0, inheritMax-len(c.inherited))
 	for _, name := range names[:min(len(names), room)] {
-		c.inherited = append(c.inherited, inheritedClaim{name, node})
+		c.inherited = append(c.inherited, inheritedClaim{name, node, overdue})
 	}
 }
 
@@ -178,7 +182,7 @@ func (c *claims) locatedInherited(claim inheritedClaim, seen cluster.Served, err
 		}
 		s := c.adopt(claim.name, netip.AddrPort{}, true)
 		if s.permitted = now; err == nil {
-			s.dead = claim.node
+			s.dead, s.unclaimed = claim.node, claim.overdue && c.superseded[claim.name] == nil
 		}
 	})
 }

@@ -272,3 +272,16 @@ func TestLostAgain(t *testing.T) {
 		t.Errorf("in the end it waits for %v", k.superseded[l.name].patience)
 	}
 }
+
+// TestUnclaimedByItsOwner: an edge leaves a session that it inherited to the living owner that the log names, but not
+// if that owner had its time to claim it: it may be a new process that does not know of the session.
+func TestUnclaimedByItsOwner(t *testing.T) {
+	e := newTestEdge(t)
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
+	for _, unclaimed := range []bool{false, true} {
+		s := &Session{yields: true, dead: "e3", unclaimed: unclaimed}
+		if lives := e.workers[0].t.mayLive(s, &sessionlog.Action{Node: "e2"}); lives == unclaimed {
+			t.Errorf("unclaimed: %v, the owner may live: %v", unclaimed, lives)
+		}
+	}
+}

@@ -25,6 +25,9 @@ var searchMutants = []mutants.Mutant{
 	{Name: "stop_is_forgotten_in_a_takeover", File: "internal/edge/takeover/state.go", Old: "|| s.stays() || s.adopting()", New: "|| s.stays()", Run: "^TestEdgeLostMeanwhile$"},
 	{Name: "answers_before_a_stop_count", File: "internal/edge/takeover/state.go", Old: "s.search.silent = s.search.silent || due", New: "_ = due", Run: "^TestAnsweredBeforeTheStop$"},
 	{Name: "old_paths_count", File: "internal/edge/takeover/state.go", Old: "b.setPath(s, Path{Edge: p.edge})\n\t\ts.search.silent = true", New: "b.setPath(s, Path{Edge: p.edge})", Run: "^TestTakenBack$"},
+	{Name: "silent_are_forgotten_while_alone", File: searchFile, Old: "s.search.silent = s.search.silent && able && !known", New: "s.search.silent = false", Run: "^TestEdgesKnownLater$"},
+	{Name: "carried_here_is_not_noticed", File: searchFile, Old: `{ b.notePath(now, client, "") }`, New: "{ _ = now }", Run: "^TestLateDatagram$"},
+	{Name: "late_datagrams_of_carried_are_not_asked_about", File: "internal/edge/takeover/state.go", Old: "b.ask(s) // the datagram may have waited", New: "// the datagram may have waited", Run: "^TestLateDatagram$"},
 	{Name: "nowhere_counts_although_somebody_answers", File: "internal/edge/takeover/locations.go", Old: `x.node == "" || x.node == node`, New: `x.node == node`, Run: "^TestReturnedNowhere$"},
 	{Name: "silent_are_not_asked_in_a_drain", File: searchFile, Old: "case now.Sub(w.heard) >= watchPause:\n\t\tb.ask(s)", New: "case now.Sub(w.heard) >= watchPause:", Run: "^TestPathDrains$"},
 }

@@ -91,6 +91,9 @@ func (b *base) EdgeLost(now time.Time, node string) {
 	}
 }
 
+// DirectOpened notes that a client made a connection to this edge: no datagram of it is newer.
+func (b *base) DirectOpened(now time.Time, client netip.AddrPort) { b.notePath(now, client, "") }
+
 // DirectLost searches for the way to a client whose connection to this edge ended.
 func (b *base) DirectLost(now time.Time, client netip.AddrPort) {
 	if s := b.byAddr[client]; s != nil && s.path == (Path{}) && s.stays() {

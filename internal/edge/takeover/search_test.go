@@ -296,3 +296,58 @@ func TestAnsweredBeforeTheStop(t *testing.T) {
 	first.play(c, 3*time.Second)
 	first.wantWay(addr, "e3")
 }
+
+// vouch has the edge know that only the clients themselves send in their names.
+func (e *testEdge) vouch() {
+	for _, w := range e.workers {
+		w.t.cfg.Vouched = func(netip.AddrPort) bool { return true }
+	}
+}
+
+// TestLateDatagram: a datagram of a client that only listens waited at an edge that was stopped. The client has come to
+// this edge since, so what leaves by the other one gets lost.
+func TestLateDatagram(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr) // over e2
+	first.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	first.vouch()
+	flow := "e3"
+	first.pin(first, c, &flow)
+	var late []byte // what the client said last by e3
+	deliver := first.fromClient
+	first.fromClient = func(addr netip.AddrPort, p []byte) {
+		if flow == "e3" {
+			late = slices.Clone(p)
+		}
+		deliver(addr, p)
+	}
+	w := first.workers[0]
+	w.t.seek(first.net.Now(), w.session(addr))
+	first.play(c, time.Second)
+	first.wantWay(addr, "e3")
+	flow = ""
+	w.t.DirectOpened(first.net.Now(), addr)
+	first.wantWay(addr, "")
+	w.deliver(addr, "e3", late...)
+	first.wantWay(addr, "e3")
+	first.play(c, 2*time.Second)
+	first.wantWay(addr, "")
+}
+
+// TestEdgesKnownLater: an edge that knows of no other edge takes a session over. It searches as soon as it knows of some.
+func TestEdgesKnownLater(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	next := first.next()
+	flow := "e3"
+	next.pin(first, c, &flow)
+	w := next.workers[0]
+	w.t.Give(w.t.name(addr), Path{Unknown: true}, "")
+	next.play(c, 500*time.Millisecond)
+	w.wantPhase("it was given", addr, Serving)
+	next.wantWay(addr, "")
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	w.t.EdgesKnown(next.net.Now())
+	next.play(c, 200*time.Millisecond)
+	next.wantWay(addr, "e3")
+}

@@ -43,6 +43,7 @@ type Session struct {
 	alive     string        // the edge that claims it, if the affinity says that it lives
 	yields    bool          // to the edge that owns it, if that edge lives
 	dead      string        // the edge whose claim was inherited; empty for none
+	unclaimed bool          // the edge that owns it, as the log says, has not claimed it for listPause: it may be a new process
 	permitted time.Time     // when the affinity permitted to take over the session of a dead edge; zero for other sessions
 	outdated  time.Time     // from when the replica may have missed changes
 	refs      []uint64      // what the client's links are bound to; nil before it matters

@@ -23,7 +23,7 @@ type Config struct {
 	Endpoint *dnp.Endpoint // of the worker
 
 	// Vouched says in whose name only the client itself can send; nil means of none. The path to such a client is the way by
-	// which it came last.
+	// which it came last, unless its answer to the next question says otherwise.
 	Vouched func(client netip.AddrPort) bool
 
 	Rand *rand.Rand // makes the marks by which the edge knows its own writes
@@ -255,6 +255,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 	case s.path.Edge != edge && b.cfg.Vouched != nil && b.cfg.Vouched(client) && (edge != s.left || !now.Before(s.leftUntil)):
 		b.setPath(s, Path{Edge: edge})
 		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
+		b.ask(s) // the datagram may have waited at an edge that was stopped, and the client be elsewhere since
 		b.wake(s)
 	case s.path.Edge != edge:
 		b.detour(s, func() {
