@@ -14,9 +14,10 @@ import (
 
 // Times of the probe with which a node checks that its publishes reach a relay.
 const (
-	mappingPatience = 10 * time.Second // without an answer before it is a problem
-	mappingPause    = time.Second      // between two probes
-	mappingAgain    = 5 * time.Second  // between two checks while there is a problem
+	mappingPatience  = 10 * time.Second // without an answer before it is a problem
+	mappingReconnect = 30 * time.Second // the same after a reconnect: streams first elect leaders, then relays get their shards again
+	mappingPause     = time.Second      // between two probes
+	mappingAgain     = 5 * time.Second  // between two checks while there is a problem
 )
 
 // watchMapping checks, at the start and after each reconnect, whether the NATS server of the
@@ -29,8 +30,9 @@ func (n *node) watchMapping(ctx context.Context) error {
 			changed.Wake()
 		}
 	})
+	patience := mappingPatience
 	for logged := ""; ; {
-		problem := mappingProblem(ctx, n.bus, n.subjects, n.shards)
+		problem := mappingProblem(ctx, n.bus, n.subjects, n.shards, patience)
 		n.misrouted.Store(problem != "")
 		var again <-chan time.Time
 		switch {
@@ -49,15 +51,16 @@ func (n *node) watchMapping(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+			patience = mappingReconnect
 		case <-again:
+			patience = mappingPatience
 		}
 	}
 }
 
-// mappingProblem sends probes until a relay answers or mappingPatience ends, and returns
-// the problem; empty if there is none.
-func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, shards int) string {
-	for end := time.Now().Add(mappingPatience); ; {
+// mappingProblem sends probes until a relay answers or patience ends, and returns the problem; empty if there is none.
+func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, shards int, patience time.Duration) string {
+	for end := time.Now().Add(patience); ; {
 		answer, err := ask(ctx, b, subjects.Probe())
 		if err == nil {
 			return probeProblem(answer, shards)

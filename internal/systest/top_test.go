@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +29,8 @@ type terminal struct {
 	p      *process
 	master *os.File
 	raw    lockedBuffer // what the program has written
-	screen *vt.SafeEmulator
+	mu     sync.Mutex   // guards what screen shows
+	screen *vt.Emulator
 	news   chan struct{} // one slot: the screen changed
 	ended  chan struct{} // no program has the terminal any more
 }
@@ -71,7 +73,7 @@ func inTerminal(t *testing.T, env []string, args ...string) *terminal {
 		t.Fatal(err)
 	}
 	master, slave := openTerminal(t)
-	c := &terminal{T: t, master: master, screen: vt.NewSafeEmulator(80, 24), news: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &terminal{T: t, master: master, screen: vt.NewEmulator(80, 24), news: make(chan struct{}, 1), ended: make(chan struct{})}
 	cmd := exec.Command(filepath.Join(dir, "dnpctl"), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -87,11 +89,18 @@ func inTerminal(t *testing.T, env []string, args ...string) *terminal {
 		close(c.p.ended)
 	}()
 	go c.show()
-	go func() { _, _ = io.Copy(master, c.screen) }() // what a terminal answers to questions of the program
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = io.Copy(master, c.screen) // what a terminal answers to questions of the program
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-c.p.ended
-		_ = c.screen.Close()
+		if end, ok := c.screen.InputPipe().(io.Closer); ok {
+			_ = end.Close() // Emulator.Close is not for two goroutines
+		}
+		<-answered
 		_ = master.Close()
 		<-c.ended
 	})
@@ -105,7 +114,9 @@ func (c *terminal) show() {
 	for {
 		n, err := c.master.Read(b)
 		_, _ = c.raw.Write(b[:n])
+		c.mu.Lock()
 		_, _ = c.screen.Write(b[:n])
+		c.mu.Unlock()
 		select {
 		case c.news <- struct{}{}:
 		default:
@@ -116,7 +127,11 @@ func (c *terminal) show() {
 	}
 }
 
-func (c *terminal) text() string { return c.screen.String() }
+func (c *terminal) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.screen.String()
+}
 
 // shows waits until the screen has all the texts.
 func (c *terminal) shows(why string, texts ...string) {
