@@ -117,19 +117,21 @@ func (w *updateWriter) write(slots []uint16) {
 	for _, slot := range slots {
 		l := &t.slots[slot]
 		l.flags &^= linkMarked | linkWaiting | linkChanged
-		if !t.core.sends(l) {
+		if !l.weSend() {
 			continue
 		}
 		s := e.sources[l.source]
 		w.repeat = s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
 		case l.sent == s.version: // it lacks nothing
+		case l.sent == s.version-1 && s.encodedVersion == s.version && l.phase != LinkPresumed && !l.has(linkHeld): // it lacks what most links lack
+			w.copy(l.id, s.encoded)
+		case s.silent: // checked here because such a source has nothing encoded
+			continue
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()
 			w.encode(int(slot), s)
 			w.finish()
-		case l.sent == s.version-1 && s.encodedVersion == s.version && !l.has(linkHeld): // it lacks what most links lack
-			w.copy(l.id, s.encoded)
 		default: // it is further behind, or values are withheld
 			w.encode(int(slot), s)
 		}

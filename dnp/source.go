@@ -47,6 +47,12 @@ const noSource = math.MaxUint32
 // version each value changed last. A link needs no more than the version up to
 // which it was sent: it lacks the values that are newer.
 type Source struct {
+	version        uint32 // what Changed gives to values; at least 1
+	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
+	encoded        []byte // count and values of the newest version, as they follow a LinkId
+	silent         bool   // cfg.Silent
+	refresh        refresher
+
 	cfg     SourceConfig
 	e       *Endpoint
 	handle  uint32
@@ -55,17 +61,11 @@ type Source struct {
 	weight  float32 // of its links among those that wait: priority over divisor
 	removed bool
 
-	version uint32   // what Changed gives to values; at least 1
 	changed []uint32 // per value, the version at which it changed last; at least 1
 	dirty   bool     // some value has this version and was not flushed
 
 	changedVersion uint32  // the last version flushed that is a change, not only a repeat
 	changedAt      instant // when it was flushed
-
-	encoded        []byte // count and values of the newest version, as they follow a LinkId
-	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
-
-	refresh refresher
 }
 
 // A linkRef is a link of some connection.
@@ -74,7 +74,7 @@ type linkRef struct{ conn, slot uint32 }
 // NewSource adds a network state that connections can be linked to. The caller must
 // keep the state and both messages, and Message must not be empty.
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
-	s := &Source{cfg: cfg, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
+	s := &Source{cfg: cfg, silent: cfg.Silent, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
 	s.SetPriority(cfg.Priority)
 	for i, t := range cfg.State.Layout().Types() {
 		s.changed[i] = 1
@@ -201,7 +201,7 @@ func (s *Source) settled() uint32 {
 // detach forgets the link at place i. The last one takes its place.
 func (s *Source) detach(i uint32) {
 	last := len(s.links) - 1
-	if s.cfg.Silent {
+	if s.silent {
 		s.e.conns[s.links[i].conn].links.silent--
 		s.e.stats.Silent--
 	}
@@ -237,11 +237,14 @@ func (s *Source) flushSize() int {
 }
 
 // encode writes the values of the newest version as they follow a LinkId. If they do
-// not fit into a datagram together, each link is encoded by itself.
+// not fit into a datagram together, each link is encoded by itself. A Silent source has nothing
+// encoded, so that a Flush of other links does not look at it.
 func (s *Source) encode() {
 	p := s.e.cfg.Profile
 	room := s.e.cfg.DatagramMax - p.UpdateHeadSize() - 2
-	s.encodedVersion = 0
+	if s.encodedVersion = 0; s.silent {
+		return
+	}
 	b := p.AppendUpdateCount(s.encoded[:0], 0)
 	layout, values := s.cfg.State.Layout(), 0
 	last := s.lastNewer(s.version - 1)

@@ -56,7 +56,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "replica_applies_repeats", File: "replication/replicarepair.go", Old: "r.stats.Duplicates++", New: "r.applyBatch(h.Seq, records)"},
 	{Name: "replica_follows_old_epoch", File: "replication/replicarepair.go", Old: "if epoch < r.top {", New: "if false {"},
 	{Name: "replica_trusts_new_epoch", File: "replication/replicarepair.go", Old: "r.top, r.known = epoch, 0\n\tr.broken = true", New: "r.top, r.known = epoch, 0"},
-	{Name: "replica_ignores_checksum", File: "replication/replica.go", Old: "r.stats.Divergence++\n\t\tr.doubtState(st.Number, m.Ref)", New: "r.stats.Divergence++", Run: damageRun},
+	{Name: "replica_ignores_checksum", File: "replication/replica.go", Old: "\t\tr.doubtState(st.Number, m.Ref)\n\t}\n\treturn true\n", New: "\t}\n\treturn true\n", Run: damageRun},
 	{Name: "replica_ignores_bad_record", File: "replication/replica.go", Old: "r.stats.BadRecords++\n\t\t\tr.doubtRecord(&m)", New: "r.stats.BadRecords++", Run: damageRun},
 	{Name: "replica_ignores_heads", File: "replication/replicarepair.go", Old: "\tr.known = max(r.known, seq)\n", New: ""},
 	{Name: "reply_without_position", File: "replication/replicarepair.go", Old: "older := h.Epoch == r.epoch && h.Seq < r.seq", New: "older := false", Run: damageRun},
