@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ const (
 	sendMost  = time.Second
 )
 
+// recentMost is how many reliable commands and acknowledgements a new connection repeats: more than a client has on their way.
+const recentMost = 16
+
 // leaving is the close code with which an edge says that another one goes on.
 const leaving = 1012
 
@@ -40,7 +44,7 @@ type carried struct {
 
 	mu     sync.Mutex // the goroutine of the balancer sends, that of the flow connects
 	socket *websocket.Conn
-	latest []byte // the last reliable command or acknowledgement of the client, which may be sent again
+	recent [][]byte // the last reliable commands and acknowledgements of the client, oldest first
 	token  string
 }
 
@@ -122,14 +126,15 @@ func (c *carried) note(text string) {
 	}
 }
 
-// set changes the connection. A new one says something at once, so that the edge learns where the client is.
+// set changes the connection. What may have got lost with the old one is sent again at once, as the clients of this
+// project do (clients/typescript/src/sendwindow.ts, resume). That also tells the edge where the client is.
 func (c *carried) set(socket *websocket.Conn) {
 	c.mu.Lock()
 	c.socket = socket
-	latest := bytes.Clone(c.latest)
+	recent := slices.Clone(c.recent)
 	c.mu.Unlock()
-	if socket != nil && len(latest) > 0 {
-		c.send(latest)
+	for _, p := range recent {
+		c.write(socket, p)
 	}
 }
 
@@ -138,9 +143,16 @@ func (c *carried) send(p []byte) {
 	c.mu.Lock()
 	socket := c.socket
 	if _, _, numbered := wire.Numbered(p); numbered {
-		c.latest = append(c.latest[:0], p...)
+		if len(c.recent) == recentMost {
+			c.recent = slices.Delete(c.recent, 0, 1)
+		}
+		c.recent = append(c.recent, bytes.Clone(p))
 	}
 	c.mu.Unlock()
+	c.write(socket, p)
+}
+
+func (c *carried) write(socket *websocket.Conn, p []byte) {
 	if socket == nil {
 		return
 	}
