@@ -126,7 +126,7 @@ func (w *updateWriter) write(slots []uint16) {
 		case l.sent == s.version: // it lacks nothing
 		case l.sent == s.version-1 && s.encodedVersion == s.version && l.phase != LinkPresumed && !l.has(linkHeld): // it lacks what most links lack
 			w.copy(l.id, s.encoded)
-		case s.silent: // checked here because such a source has nothing encoded
+		case s.cfg.Silent: // checked here because such a source has nothing encoded
 			continue
 		case l.phase == LinkPresumed: // the peer drops what follows a link that it does not know
 			w.finish()

@@ -154,7 +154,7 @@ func (e *Endpoint) EndSilent(c *Conn) bool {
 	}
 	for i := range t.slots {
 		slot := (len(t.ids.index) + i) % len(t.slots) // another beginning each time, because the new link takes an id
-		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource && e.sources[l.source].silent {
+		if l := &t.slots[slot]; l.phase != 0 && l.source != noSource && e.sources[l.source].cfg.Silent {
 			c.unlink(slot, e.sources[l.source].cfg.Farewell)
 			return true
 		}
@@ -436,7 +436,7 @@ func (e *Endpoint) SurveyLink(now time.Time, c *Conn, s *Source) (v LinkSurvey, 
 	v = LinkSurvey{
 		LinkInfo: LinkInfo{ID: l.id, ReadOnly: l.has(linkReadOnly)}, Phase: l.phase, Proven: l.has(linkProven) || l.has(linkByPeer),
 		Held: l.sent, Newest: s.version, Waits: l.has(linkWaiting), Quiet: -1, Refresh: -1, Scrub: t.scrubIn(slot, at),
-		Silent: s.silent,
+		Silent: s.cfg.Silent,
 	}
 	if l.phase == LinkQueued {
 		v.Ahead = max(0, slices.Index(t.send.offers, uint16(slot)))

@@ -47,7 +47,7 @@ func (l *link) weSend() bool {
 }
 
 // sends reports whether a link is sent values.
-func (e *core) sends(l *link) bool { return l.weSend() && !e.sources[l.source].silent }
+func (e *core) sends(l *link) bool { return l.weSend() && !e.sources[l.source].cfg.Silent }
 
 func (l *link) peerWrites() bool { return l.has(linkByPeer) || !l.has(linkReadOnly) }
 
@@ -179,7 +179,7 @@ func (t *linkTable) attach(slot int, l link, s *Source) {
 	l.source = s.handle
 	l.ref = uint32(len(s.links))
 	s.links = appendTight(s.links, linkRef{conn: t.conn, slot: uint32(slot)})
-	if s.silent {
+	if s.cfg.Silent {
 		t.silent++
 		t.core.stats.Silent++
 	}

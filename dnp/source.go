@@ -50,7 +50,6 @@ type Source struct {
 	version        uint32 // what Changed gives to values; at least 1
 	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
 	encoded        []byte // count and values of the newest version, as they follow a LinkId
-	silent         bool   // cfg.Silent
 	refresh        refresher
 
 	cfg     SourceConfig
@@ -74,7 +73,7 @@ type linkRef struct{ conn, slot uint32 }
 // NewSource adds a network state that connections can be linked to. The caller must
 // keep the state and both messages, and Message must not be empty.
 func (e *Endpoint) NewSource(cfg SourceConfig) *Source {
-	s := &Source{cfg: cfg, silent: cfg.Silent, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
+	s := &Source{cfg: cfg, e: e, version: 1, changedAt: never, changed: make([]uint32, cfg.State.Layout().Len())}
 	s.SetPriority(cfg.Priority)
 	for i, t := range cfg.State.Layout().Types() {
 		s.changed[i] = 1
@@ -201,7 +200,7 @@ func (s *Source) settled() uint32 {
 // detach forgets the link at place i. The last one takes its place.
 func (s *Source) detach(i uint32) {
 	last := len(s.links) - 1
-	if s.silent {
+	if s.cfg.Silent {
 		s.e.conns[s.links[i].conn].links.silent--
 		s.e.stats.Silent--
 	}
@@ -242,7 +241,7 @@ func (s *Source) flushSize() int {
 func (s *Source) encode() {
 	p := s.e.cfg.Profile
 	room := s.e.cfg.DatagramMax - p.UpdateHeadSize() - 2
-	if s.encodedVersion = 0; s.silent {
+	if s.encodedVersion = 0; s.cfg.Silent {
 		return
 	}
 	b := p.AppendUpdateCount(s.encoded[:0], 0)

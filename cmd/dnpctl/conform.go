@@ -47,7 +47,7 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		fmt.Printf("{\"listening\":%q}\n", "udp://"+socket.LocalAddr().String())
 		cfg.Report = func(r conform.Result) { fmt.Println(stepJSON(r)) }
 	} else {
-		fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md says what it has to do\n", socket.LocalAddr())
+		fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md describes what the client has to do\n", socket.LocalAddr())
 	}
 	results, err := conform.Run(ctx, socket, cfg)
 	if err != nil {

@@ -34,7 +34,7 @@ type Figures struct {
 	PerUpdate   float64 `json:"wire_bytes_per_update"` // or repeat
 	EdgeCores   float64 `json:"edge_cores"`
 	PerCore     float64 `json:"clients_per_edge_core"`
-	PlainCores  float64 `json:"edge_cores_without_interest"` // of an edge that follows the same states and shows them to nobody
+	PlainCores  float64 `json:"edge_cores_without_interest"` // of an edge that follows the same states and has no clients
 	RelayCores  float64 `json:"relay_cores"`
 	BenchCores  float64 `json:"bench_cores"`
 	LatencyP50  float64 `json:"latency_ms_p50"` // within the inner band
