@@ -146,17 +146,17 @@ func (n *edgeNode) knowCopies() bool {
 	return n.gossip.Roster().Format() >= format.Copies
 }
 
-// requestDrain makes run end as if its context had ended, and returns what happens to
-// sessions.
-func (n *edgeNode) requestDrain() telemetry.Drain {
+// requestDrain calls tell with what happens to sessions, and then makes run end as if its context had ended.
+func (n *edgeNode) requestDrain(tell func(telemetry.Drain)) {
+	d := telemetry.Drain{Sessions: telemetry.SessionsClosed}
+	if n.durable != nil {
+		d = telemetry.Drain{Sessions: telemetry.SessionsHandedOver, Reason: n.edge.Stranded()}
+	}
+	tell(d)
 	select {
 	case n.drain <- struct{}{}:
 	default: // a drain is requested already
 	}
-	if n.durable == nil {
-		return telemetry.Drain{Sessions: telemetry.SessionsClosed}
-	}
-	return telemetry.Drain{Sessions: telemetry.SessionsHandedOver, Reason: n.edge.Stranded()}
 }
 
 func (n *edgeNode) run(ctx context.Context) error {
@@ -241,7 +241,7 @@ var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthTok
 
 // newEdge returns an edge that the flags configure. Its ports are open. Operators can drain it over NATS if request is
 // not nil.
-func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration, request func() telemetry.Drain) (*edge.Edge, error) {
+func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration, request func(tell func(telemetry.Drain))) (*edge.Edge, error) {
 	c := flags.Edge
 	cfg := edge.Config{
 		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,

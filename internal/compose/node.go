@@ -131,7 +131,7 @@ func (n *node) join(c *config.Gossip, role cluster.Role) (err error) {
 }
 
 // listen opens the port for health and metrics, and for the spaces of a relay, if relay is not nil.
-func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func() telemetry.Drain, relay *relay.Relay) (err error) {
+func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func(tell func(telemetry.Drain)), relay *relay.Relay) (err error) {
 	var pages map[string]func(context.Context) (any, error)
 	if relay != nil {
 		pages = map[string]func(context.Context) (any, error){"spaces": func(ctx context.Context) (any, error) { return relay.Loads(ctx) }}

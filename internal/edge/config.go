@@ -103,9 +103,9 @@ type Config struct {
 	// Carriers lets clients come otherwise than by UDP. nil means that none do.
 	Carriers *Carriers
 
-	// Drain, if not nil, is called for each request of an operator over the bus, from any goroutine, and begins
-	// the drain.
-	Drain func() telemetry.Drain
+	// Drain, if not nil, is called for each request of an operator over the bus, from any goroutine. It calls tell
+	// with what becomes of the sessions and then begins the drain, because an edge without sessions is gone at once.
+	Drain func(tell func(telemetry.Drain))
 
 	// DrainTimeout is how long Run may take to hand durable sessions over when it is to end,
 	// and over which time it closes all others, evenly. 0 means 55 s for durable sessions, and

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/inspect/desk"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/internal/version"
 )
 
@@ -35,8 +36,9 @@ func (i *inspector) subscribe() error {
 func (i *inspector) drain(m bus.Msg) {
 	if _, ok := i.Take(m, inspect.ParseQuery); ok {
 		i.edge.cfg.Log.Info("draining: an operator asks for it over NATS")
-		d := i.edge.cfg.Drain()
-		i.Answer(m.Reply, inspect.DrainAnswer{Head: i.Head(nil), Sessions: d.Sessions, Reason: d.Reason})
+		i.edge.cfg.Drain(func(d telemetry.Drain) {
+			i.Answer(m.Reply, inspect.DrainAnswer{Head: i.Head(nil), Sessions: d.Sessions, Reason: d.Reason})
+		})
 	}
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 
 	// Drain, if not nil, is called for each POST /drain, from any goroutine, and begins the
 	// drain.
-	Drain func() Drain
+	Drain func(tell func(Drain))
 
 	// Pages are JSON below /debug/, by name. They are called for each request, from any goroutine.
 	Pages map[string]func(ctx context.Context) (any, error)
@@ -222,12 +222,13 @@ type Drain struct {
 	Reason   string `json:"reason,omitempty"` // why no other node can take some of them over, if that is known
 }
 
-func serveDrain(drain func() Drain) http.HandlerFunc {
+func serveDrain(drain func(tell func(Drain))) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		d := drain()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusAccepted)
-		_ = json.NewEncoder(w).Encode(d) // fails only if the client went away
+		drain(func(d Drain) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusAccepted)
+			_ = json.NewEncoder(w).Encode(d) // fails only if the client went away
+		})
 	}
 }
 

@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 
 // TestDrain requires that POST /drain answers what happens to sessions.
 func TestDrain(t *testing.T) {
-	n := start(t, telemetry.Config{Drain: func() telemetry.Drain { return telemetry.Drain{Sessions: telemetry.SessionsClosed} }})
+	n := start(t, telemetry.Config{Drain: func(tell func(telemetry.Drain)) { tell(telemetry.Drain{Sessions: telemetry.SessionsClosed}) }})
 	r, err := http.Post(n.base+"/drain", "", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ import (
 // Times and bounds of a question.
 const (
 	limit      = time.Second            // for all answers
+	drainLimit = 10 * time.Second       // for the one answer to a request to drain, which an edge under load may owe for long
 	quiet      = 300 * time.Millisecond // after the last answer
 	busyPause  = 300 * time.Millisecond // before a question to busy nodes is asked again
 	busyMax    = 5
@@ -48,9 +49,14 @@ type answer interface{ Code() string }
 
 // ask returns the answers to one question; enough may end it early. Nodes that are busy are asked again.
 func ask[T answer](ctx context.Context, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, err error) {
+	return askFor(ctx, limit, a, subject, q, enough)
+}
+
+// askFor is ask with another limit than usual.
+func askFor[T answer](ctx context.Context, limit time.Duration, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, err error) {
 	for range busyMax {
 		var busy bool
-		if all, busy, err = once(ctx, a, subject, q, enough); err != nil || !busy {
+		if all, busy, err = once(ctx, limit, a, subject, q, enough); err != nil || !busy {
 			return all, err
 		}
 		select {
@@ -62,7 +68,7 @@ func ask[T answer](ctx context.Context, a *Asker, subject string, q inspect.Quer
 	return nil, errors.New("nodes are busy with other questions; try again")
 }
 
-func once[T answer](ctx context.Context, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, busy bool, err error) {
+func once[T answer](ctx context.Context, limit time.Duration, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, busy bool, err error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, false, err
@@ -79,10 +85,16 @@ func once[T answer](ctx context.Context, a *Asker, subject string, q inspect.Que
 	if err := a.Conn.PublishRequest(subject, inbox, body); err != nil {
 		return nil, false, err
 	}
+	if err := a.Conn.FlushWithContext(ctx); err != nil { // a server that refuses the question says so before it answers this
+		return nil, false, fmt.Errorf("NATS does not answer: %w", err)
+	}
+	if err := a.refused(before, subject); err != nil {
+		return nil, false, err
+	}
 	for len(all) < answersMax && (len(all) == 0 || !enough(all)) {
 		m, more, err := next(ctx, sub, len(all) > 0)
 		if err != nil || !more {
-			return all, busy, errors.Join(err, a.refused(before, subject))
+			return all, busy, err
 		}
 		var x T
 		if err := json.Unmarshal(m.Data, &x); err != nil {
@@ -117,7 +129,7 @@ func next(ctx context.Context, sub *nats.Subscription, later bool) (m *nats.Msg,
 
 // Drain has an edge hand its sessions over, or close them, and end.
 func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, error) {
-	all, err := ask(ctx, a, a.Subjects.Drain(node), inspect.Query{}, func(all []inspect.DrainAnswer) bool { return true })
+	all, err := askFor(ctx, drainLimit, a, a.Subjects.Drain(node), inspect.Query{}, func(all []inspect.DrainAnswer) bool { return true })
 	if err != nil {
 		return inspect.DrainAnswer{}, err
 	}
