@@ -47,7 +47,7 @@ func (b *base) Intercept(now time.Time, from netip.AddrPort, p []byte, edge stri
 	if _, ok := b.cfg.Endpoint.Conn(from); !ok && len(p) > 0 && b.interceptOrphan(now, from, orphan{p, edge, hops}) {
 		return true
 	}
-	b.notePath(now, from, edge)
+	b.noteWay(now, from, orphan{p, edge, hops})
 	return false
 }
 
@@ -56,7 +56,7 @@ func (b *base) interceptOrphan(now time.Time, from netip.AddrPort, o orphan) boo
 	greeted := b.cfg.Endpoint.Unproven(from) // perhaps because of a forged request
 	switch {
 	case b.byAddr[from] != nil: // the session is being taken over, or was given away
-		b.notePath(now, from, o.edge)
+		b.noteWay(now, from, o)
 		b.hold(now, from, o)
 		return true
 	case greeted && b.cfg.Endpoint.MayProve(from, o.data):
@@ -269,7 +269,10 @@ func (b *base) Give(name string, path Path, asker string) {
 		return
 	}
 	if !path.Unknown {
-		s.named, s.left, s.leftUntil = true, path.Edge, b.turned.Add(lateTime)
+		s.named = true
+		if path.Edge != "" { // the client may still be on its way from there
+			s.left, s.leftUntil = path.Edge, b.turned.Add(lateTime)
+		}
 		b.setPath(s, path)
 	}
 }

@@ -334,6 +334,48 @@ func TestLateDatagram(t *testing.T) {
 	first.wantWay(addr, "")
 }
 
+// TestForwardedTwice: a session was handed over to the edge to which its client is connected. A datagram of the client is
+// on its way over the former edge, which has no connection to it.
+func TestForwardedTwice(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	next := first.next()
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady, "e3": cluster.PhaseReady})
+	next.vouch()
+	flow := ""
+	next.pin(first, c, &flow)
+	var said []byte
+	deliver := first.fromClient
+	first.fromClient = func(addr netip.AddrPort, p []byte) {
+		said = slices.Clone(p)
+		deliver(addr, p)
+	}
+	w := next.workers[0]
+	next.pass(10 * time.Millisecond)
+	w.t.Give(w.t.name(addr), Path{}, "")
+	next.play(c, 50*time.Millisecond)
+	w.t.seek(next.net.Now(), w.session(addr))
+	next.play(c, 50*time.Millisecond)
+	next.wantWay(addr, "")
+	if said == nil {
+		t.Fatal("the client has said nothing to its new edge")
+	}
+	w.take(next.net.Now(), addr, "e2", 2, said)
+	next.wantWay(addr, "")
+	w.deliver(addr, "e3", said...)
+	next.wantWay(addr, "e3")
+	w.t.DirectOpened(next.net.Now(), addr) // soon after the hand-over
+	next.wantWay(addr, "")
+
+	// The client is connected to e3, which forwards to e2, which had the session before.
+	next.play(c, 2*time.Second)
+	flow = "e3"
+	w.t.setPath(w.session(addr), Path{Edge: "e2"})
+	w.take(next.net.Now(), addr, "e2", 2, said)
+	next.play(c, 100*time.Millisecond)
+	next.wantWay(addr, "e3")
+}
+
 // TestEdgesKnownLater: an edge that knows of no other edge takes a session over. It searches as soon as it knows of some.
 func TestEdgesKnownLater(t *testing.T) {
 	first, addr := newTestEdge(t), clientAddr(1)

@@ -66,6 +66,9 @@ const (
 // may know an owner that has just handed the session over.
 const hopsMax = 2
 
+// noWay is in place of the edge over which a datagram came that does not show the way. It is no name of an edge.
+const noWay = "*"
+
 // A base is what the parts of a Takeover share: the sessions of a worker, those that it is
 // taking over, datagrams that wait, and return paths.
 type base struct {
@@ -234,6 +237,28 @@ func (b *base) Refresh(now time.Time, lost func(log string) bool) {
 // direct reports whether all clients are known to come directly.
 func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0 }
 
+// noteWay notes over which edge a datagram of a client came. Of a carried client, one that was forwarded twice does not
+// show the way: the edge that forwarded it last has no connection to the client, so what is returned over it gets lost.
+func (b *base) noteWay(now time.Time, client netip.AddrPort, o orphan) {
+	var s *Session
+	if o.hops > 1 && b.vouched(client) {
+		s = b.byAddr[client]
+	}
+	if s == nil {
+		b.notePath(now, client, o.edge)
+		return
+	}
+	b.came, s.search.heard = noWay, now
+	if s.path.Edge == o.edge && s.stays() {
+		b.seek(now, s)
+	}
+}
+
+// vouched reports whether only the client itself can send in its name.
+func (b *base) vouched(client netip.AddrPort) bool {
+	return b.cfg.Vouched != nil && b.cfg.Vouched(client)
+}
+
 // notePath notes over which edge a datagram of a client came; empty for none.
 func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 	b.came = edge
@@ -252,7 +277,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
 		b.wake(s)
-	case s.path.Edge != edge && b.cfg.Vouched != nil && b.cfg.Vouched(client) && (edge != s.left || !now.Before(s.leftUntil)):
+	case s.path.Edge != edge && b.vouched(client) && (edge != s.left || !now.Before(s.leftUntil)):
 		b.setPath(s, Path{Edge: edge})
 		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
 		b.ask(s) // the datagram may have waited at an edge that was stopped, and the client be elsewhere since
@@ -279,6 +304,7 @@ func (b *base) ask(s *Session) {
 func (b *base) confirm(s *Session) {
 	ways, due := s.others.list, s.search.silent && !s.search.searching()
 	switch {
+	case b.came == noWay:
 	case s.path == Path{Edge: b.came}:
 		b.detour(s, func() { s.others.list = nil; s.search.end() })
 	case len(ways) == 0:
@@ -316,7 +342,9 @@ func (b *base) detour(s *Session, change func()) {
 // session that this edge lost, and the balancer has chosen another edge since.
 func (b *base) inferPath(s *Session) {
 	if x := b.orphans.byAddr[s.client]; x != nil {
-		b.setPath(s, Path{Edge: x.list[len(x.list)-1].edge}) // of the newest
+		newest := x.list[len(x.list)-1]
+		b.setPath(s, Path{Edge: newest.edge})
+		s.search.silent = newest.hops > 1 && b.vouched(s.client)
 	} else if p := b.paths.byAddr[s.client]; p != nil && s.path.Edge == "" {
 		b.setPath(s, Path{Edge: p.edge})
 		s.search.silent = true
@@ -368,7 +396,7 @@ func (b *base) forwardHeld(now time.Time, from netip.AddrPort, node string) bool
 // receiveHeld gives the datagrams of a client that wait to the endpoint.
 func (b *base) receiveHeld(now time.Time, from netip.AddrPort) {
 	for _, o := range b.orphans.remove(from) {
-		b.notePath(now, from, o.edge)
+		b.noteWay(now, from, o)
 		b.host.Receive(now, from, o.data)
 	}
 }
