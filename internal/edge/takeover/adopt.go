@@ -269,10 +269,7 @@ func (b *base) Give(name string, path Path, asker string) {
 		return
 	}
 	if !path.Unknown {
-		s.named = true
-		if path.Edge != "" { // the client may still be on its way from there
-			s.left, s.leftUntil = path.Edge, b.turned.Add(lateTime)
-		}
+		s.named, s.left, s.leftUntil = true, path.Edge, b.turned.Add(lateTime)
 		b.setPath(s, path)
 	}
 }

@@ -376,6 +376,42 @@ func TestForwardedTwice(t *testing.T) {
 	next.wantWay(addr, "e3")
 }
 
+// TestLateAnswer: what waited at the edge that handed a session over shows no way, whatever it answers.
+func TestLateAnswer(t *testing.T) {
+	first, addr := newTestEdge(t), clientAddr(1)
+	c := first.join(addr)
+	next := first.next()
+	next.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseDraining, "e3": cluster.PhaseReady})
+	next.vouch()
+	flow := "e2"
+	next.pin(first, c, &flow)
+	w := next.workers[0]
+	next.pass(10 * time.Millisecond)
+	w.t.Give(w.t.name(addr), Path{Edge: "e2"}, "")
+	next.play(c, 50*time.Millisecond)
+	next.wantWay(addr, "e2")
+
+	var late [][]byte // answers to the question, which wait at e2 while the client connects to e3
+	deliver := first.fromClient
+	first.fromClient = func(_ netip.AddrPort, p []byte) { late = append(late, slices.Clone(p)) }
+	w.t.ask(w.session(addr))
+	next.play(c, 50*time.Millisecond)
+	first.fromClient = deliver
+	flow = "e3"
+	if len(late) == 0 {
+		t.Fatal("the client does not answer")
+	}
+	w.take(next.net.Now(), addr, "e2", 2, late[0])
+	for _, p := range late {
+		w.deliver(addr, "e2", p...)
+	}
+	if s := w.session(addr); !s.search.searching() {
+		t.Error("an answer that waited at e2 ends the search")
+	}
+	next.play(c, time.Second)
+	next.wantWay(addr, "e3")
+}
+
 // TestEdgesKnownLater: an edge that knows of no other edge takes a session over. It searches as soon as it knows of some.
 func TestEdgesKnownLater(t *testing.T) {
 	first, addr := newTestEdge(t), clientAddr(1)

@@ -237,21 +237,22 @@ func (b *base) Refresh(now time.Time, lost func(log string) bool) {
 // direct reports whether all clients are known to come directly.
 func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0 }
 
-// noteWay notes over which edge a datagram of a client came. Of a carried client, one that was forwarded twice does not
-// show the way: the edge that forwarded it last has no connection to the client, so what is returned over it gets lost.
+// noteWay notes over which edge a datagram of a client came. Of a carried client, two kinds do not show the way: one that was
+// forwarded twice, because the edge that forwarded it last has no connection to the client, and one that may have waited at
+// the edge by which the client came before a hand-over.
 func (b *base) noteWay(now time.Time, client netip.AddrPort, o orphan) {
 	var s *Session
-	if o.hops > 1 && b.vouched(client) {
+	if o.edge != "" && b.vouched(client) {
 		s = b.byAddr[client]
 	}
-	if s == nil {
+	switch twice := o.hops > 1; {
+	case s == nil, !twice && (o.edge != s.left || !now.Before(s.leftUntil)):
 		b.notePath(now, client, o.edge)
 		return
-	}
-	b.came, s.search.heard = noWay, now
-	if s.path.Edge == o.edge && s.stays() {
+	case twice && s.path.Edge == o.edge && s.stays():
 		b.seek(now, s)
 	}
+	b.came, s.search.heard = noWay, now
 }
 
 // vouched reports whether only the client itself can send in its name.
@@ -277,7 +278,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 	case s.path.Unknown:
 		b.setPath(s, Path{Edge: edge})
 		b.wake(s)
-	case s.path.Edge != edge && b.vouched(client) && (edge != s.left || !now.Before(s.leftUntil)):
+	case s.path.Edge != edge && b.vouched(client):
 		b.setPath(s, Path{Edge: edge})
 		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
 		b.ask(s) // the datagram may have waited at an edge that was stopped, and the client be elsewhere since
