@@ -251,7 +251,7 @@ func (b *base) adopt(name string, client netip.AddrPort, yields bool) *Session {
 	return s
 }
 
-// lateTime is how long datagrams of a carried client may still come by the edge that handed its session over.
+// lateTime is how long datagrams of a carried client may still come by an edge that it has left.
 const lateTime = time.Second
 
 // Give has this worker take over a session that another edge or another worker gave to it.

@@ -328,7 +328,13 @@ func TestLateDatagram(t *testing.T) {
 	flow = ""
 	w.t.DirectOpened(first.net.Now(), addr)
 	first.wantWay(addr, "")
-	w.deliver(addr, "e3", late...)
+	w.deliver(addr, "e3", late...) // e3 has just ended its connection
+	if s := w.session(addr); s.path != (Path{}) {
+		t.Errorf("a datagram that waited at e3 makes the path %+v", s.path)
+	}
+	first.play(c, 2*time.Second)
+	first.wantWay(addr, "")
+	w.deliver(addr, "e3", late...) // e3 was stopped
 	first.wantWay(addr, "e3")
 	first.play(c, 2*time.Second)
 	first.wantWay(addr, "")

@@ -51,9 +51,12 @@ type Session struct {
 	patience  time.Duration // how long its superseded claim was looked after; 0 if it was not
 	found     uint64        // epoch of the session when its log was read; 0 before
 	named     bool          // the edge that gave the session to this one named its return path
-	left      string        // the other edge by which the client came when the session was handed over: its datagrams may be late,
-	leftUntil time.Time     // until then
 	asker     string        // reply subject of the edge that gave it to this one; empty if none waits
+
+	// Of a carried client: the edge by which it came before, or when the session was handed over. Until leftUntil, its datagrams
+	// may be late.
+	left      string
+	leftUntil time.Time
 
 	// Of a session that is served.
 	misplaced int   // datagrams that came to another worker of this edge

@@ -239,17 +239,18 @@ func (b *base) direct() bool { return b.detours == 0 && len(b.paths.byAddr) == 0
 
 // noteWay notes over which edge a datagram of a client came. Of a carried client, two kinds do not show the way: one that was
 // forwarded twice, because the edge that forwarded it last has no connection to the client, and one that may have waited at
-// the edge by which the client came before a hand-over.
+// the edge by which the client came until a moment ago.
 func (b *base) noteWay(now time.Time, client netip.AddrPort, o orphan) {
 	var s *Session
 	if o.edge != "" && b.vouched(client) {
 		s = b.byAddr[client]
 	}
-	switch twice := o.hops > 1; {
-	case s == nil, !twice && (o.edge != s.left || !now.Before(s.leftUntil)):
+	twice := o.hops > 1
+	if s == nil || !twice && (o.edge != s.left || !now.Before(s.leftUntil)) {
 		b.notePath(now, client, o.edge)
 		return
-	case twice && s.path.Edge == o.edge && s.stays():
+	}
+	if twice == (s.path.Edge == o.edge) && s.stays() { // the client may be neither there nor on its path
 		b.seek(now, s)
 	}
 	b.came, s.search.heard = noWay, now
@@ -279,6 +280,7 @@ func (b *base) notePath(now time.Time, client netip.AddrPort, edge string) {
 		b.setPath(s, Path{Edge: edge})
 		b.wake(s)
 	case s.path.Edge != edge && b.vouched(client):
+		s.left, s.leftUntil = s.path.Edge, now.Add(lateTime)
 		b.setPath(s, Path{Edge: edge})
 		b.detour(s, func() { s.others = otherWays{}; s.search.end() })
 		b.ask(s) // the datagram may have waited at an edge that was stopped, and the client be elsewhere since
