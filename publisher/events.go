@@ -36,6 +36,8 @@ const (
 	KindUncertain   Kind = "uncertain"    // a session ended because its log is damaged; Numbers
 	KindCommandSent Kind = "command_sent" // a command, Name, went to game servers
 	KindExpired     Kind = "expired"      // the relay removed the state Key, because its time to live was over
+	KindSees        Kind = "sees"         // states, Keys, came into the sight of a client; Anew
+	KindUnsees      Kind = "unsees"       // states, Keys, went out of its sight
 	KindMissed      Kind = "missed"       // events may be missing here: NATS was away, or the loop was slow
 )
 
@@ -55,6 +57,11 @@ type Event struct {
 	Reason string
 	Missed int // of KindRefused: refusals of the client before this one that were not reported
 
+	// Of KindSees and KindUnsees, for states whose Distance has Events. Anew: the client sees Keys, and nothing else that
+	// an event named before, because another edge serves it.
+	Keys []string
+	Anew bool
+
 	Name    string   // of KindCommandSent
 	Numbers []uint64 // of KindUncertain
 
@@ -67,7 +74,7 @@ type Filter struct {
 	// Kinds are the kinds of the events, if there are any.
 	Kinds []Kind
 
-	// KeyPrefix begins the keys of those events that have one: "door." or "door.north".
+	// KeyPrefix begins the keys of those events that have some: "door." or "door.north". Keys has those alone.
 	KeyPrefix string
 
 	// Client is the client of those events that have one; empty for all.
@@ -85,7 +92,18 @@ func (f *Filter) asks(k Kind) bool { return slices.Contains(f.Kinds, k) }
 func (f *Filter) wants(k Kind) bool { return f.asks(k) || len(f.Kinds) == 0 && k != KindCommand }
 
 func (f *Filter) passes(ev *Event) bool {
-	return f.wants(ev.Kind) && (ev.Key == "" || strings.HasPrefix(ev.Key, f.KeyPrefix)) && (ev.Client == "" || f.Client == "" || ev.Client == f.Client)
+	return f.wants(ev.Kind) && (ev.Key == "" || strings.HasPrefix(ev.Key, f.KeyPrefix)) &&
+		(len(ev.Keys) == 0 || ev.Anew || slices.ContainsFunc(ev.Keys, f.begins)) && (ev.Client == "" || f.Client == "" || ev.Client == f.Client)
+}
+
+// begins reports whether KeyPrefix begins a key.
+func (f *Filter) begins(key string) bool { return strings.HasPrefix(key, f.KeyPrefix) }
+
+// narrow leaves of an event the keys that KeyPrefix begins. Other loops have the event, too, so it makes a list of its own.
+func (f *Filter) narrow(ev *Event) {
+	if f.KeyPrefix != "" && len(ev.Keys) > 0 {
+		ev.Keys = slices.DeleteFunc(slices.Clone(ev.Keys), func(key string) bool { return !f.begins(key) })
+	}
 }
 
 // presence reports whether the loop wants to know which clients are there.
@@ -111,6 +129,7 @@ func (s *Space) Events(ctx context.Context, filter Filter) iter.Seq2[Event, erro
 		wanted := true
 		pass := func(ev Event) {
 			if wanted && filter.passes(&ev) {
+				filter.narrow(&ev)
 				wanted = yield(ev, nil)
 			}
 		}
@@ -124,7 +143,7 @@ func (s *Space) Events(ctx context.Context, filter Filter) iter.Seq2[Event, erro
 // Bounds of the events that wait for a loop. Beyond them, the Space drops events, and the loop gets KindMissed.
 const (
 	waitingEvents = 65_536
-	waitingBytes  = 16 << 20 // of the data of messages
+	waitingBytes  = 16 << 20 // of the data of messages, and of lists of keys
 )
 
 // A stream is a loop over events.
@@ -147,6 +166,9 @@ func (st *stream) push(ev Event) {
 	n := 0
 	if ev.Message != nil {
 		n = len(ev.Message.Data)
+	}
+	for _, key := range ev.Keys {
+		n += len(key)
 	}
 	if len(st.queue) >= waitingEvents || st.bytes+n > waitingBytes {
 		st.lost = true
@@ -350,6 +372,8 @@ type eventJSON struct {
 	Values  map[string]json.RawMessage
 	Numbers []uint64
 	Missed  int
+	Keys    []string
+	Anew    bool
 }
 
 // event applies an event to the copy, and returns it for streams. It ignores data that is no event: whoever may
@@ -362,6 +386,7 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 	out = Event{
 		Kind: Kind(ev.Type), Time: ev.Time, Epoch: ev.Epoch, Seq: ev.Seq, Client: ev.Client, Session: ev.Session, Edge: ev.Edge, Key: ev.Key,
 		Link: ev.Link, Code: ev.Code, Reason: ev.Reason, Missed: ev.Missed, Name: ev.Command, Numbers: ev.Numbers,
+		Keys: ev.Keys, Anew: ev.Anew,
 	}
 	switch replication.EventType(ev.Type) {
 	case replication.EventReassert:

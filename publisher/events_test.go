@@ -385,6 +385,8 @@ func TestFilter(t *testing.T) {
 		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindLinked, publisher.KindReassert}, Client: "one"}, []string{"linked door.a", "linked gate", "reassert"}},
 		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindReassert}}, []string{"changed lamp map[hue:3 on:<nil>] uint8", "changed far map[x:[1 2.5]] <nil>", "reassert"}},
 		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindCommandSent, publisher.KindReassert}}, []string{"command_sent gate", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindSees, publisher.KindUnsees, publisher.KindReassert}}, []string{"sees [npc.1 door.a] true", "unsees [npc.1] false", "reassert"}},
+		{publisher.Filter{Kinds: []publisher.Kind{publisher.KindSees, publisher.KindUnsees, publisher.KindReassert}, KeyPrefix: "door."}, []string{"sees [door.a] true", "reassert"}},
 	} {
 		ctx, cancel := context.WithCancel(s.ctx)
 		events := make(chan publisher.Event, 1000)
@@ -401,7 +403,8 @@ func TestFilter(t *testing.T) {
 		for _, text := range []string{
 			`{"type":"linked","client":"one","key":"door.a"}`, `{"type":"linked","client":"two","key":"door.b"}`, `{"type":"linked","client":"one","key":"gate"}`,
 			`{"type":"changed","key":"lamp","client":"one","values":{"hue":3,"on":null}}`, `{"type":"changed","key":"far","client":"one","values":{"x":[1,2.5]}}`,
-			`{"type":"command","client":"one","key":"gate","command":"open"}`, `{"type":"reassert","epoch":1,"seq":77}`,
+			`{"type":"command","client":"one","key":"gate","command":"open"}`,
+			`{"type":"sees","client":"one","keys":["npc.1","door.a"],"anew":true}`, `{"type":"unsees","client":"one","keys":["npc.1"]}`, `{"type":"reassert","epoch":1,"seq":77}`,
 		} {
 			tell(text)
 		}
@@ -412,6 +415,8 @@ func TestFilter(t *testing.T) {
 			switch {
 			case ev.Kind == publisher.KindChanged:
 				got = append(got, fmt.Sprintf("%s %s %v %T", ev.Kind, ev.Key, ev.Values, ev.Values["hue"]))
+			case len(ev.Keys) > 0:
+				got = append(got, fmt.Sprintf("%s %s %v", ev.Kind, ev.Keys, ev.Anew))
 			case ev.Kind != publisher.KindReassert || last:
 				got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Key))
 			}

@@ -18,9 +18,9 @@ func TestInterest(t *testing.T) {
 	}
 	walker := publisher.Distance{At: "pos", Axes: "xz", Bands: []publisher.Band{{Within: 100}, {Within: 300, Rate: 5, Precision: 4}}}
 	s.publish("a name, and states that have it", publisher.Interest{Name: "walker", Distance: walker}, boat("a", "walker"),
-		boat("b", &publisher.Distance{At: "0", Bands: []publisher.Band{{Within: 7}}, Unlink: true}), boat("c", "walker"))
+		boat("b", &publisher.Distance{At: "0", Bands: []publisher.Band{{Within: 7}}, Unlink: true, Events: true}), boat("c", "walker"))
 	s.publish("one that gives it up, and one that says nothing of it", boat("c", ""), boat("a", nil))
-	want := []string{`"key":"a",`, `"interest":"walker"`, `"interest":{"at":"0","bands":[{"within":7}],"beyond":"unlink"}`}
+	want := []string{`"key":"a",`, `"interest":"walker"`, `"interest":{"at":"0","bands":[{"within":7}],"beyond":"unlink","events":true}`}
 	check := func(why string) {
 		t.Helper()
 		nc, err := nats.Connect(s.nats.URL())

@@ -113,6 +113,10 @@ type Distance struct {
 	// Unlink ends the link of a client when the state is beyond all bands, with the farewell, so that a modified
 	// client cannot know more. Otherwise the link stays and sends nothing, which costs no LinkIds.
 	Unlink bool
+
+	// Events has edges say which clients see the state: KindSees, KindUnsees. Edges send at most four of each a second
+	// for a client, so ask for them where the game needs them.
+	Events bool
 }
 
 // A Band is what clients get of a state within a distance.
@@ -240,6 +244,7 @@ type distanceJSON struct {
 	Axes   string `json:"axes,omitempty"`
 	Bands  []Band `json:"bands"`
 	Beyond string `json:"beyond,omitempty"`
+	Events bool   `json:"events,omitempty"`
 }
 
 // An eyeJSON is the JSON form of Eye.
@@ -453,7 +458,7 @@ func (o Put) interest() (json.RawMessage, error) {
 }
 
 func (d *Distance) json() distanceJSON {
-	form := distanceJSON{At: d.At, Axes: d.Axes, Bands: append([]Band{}, d.Bands...)}
+	form := distanceJSON{At: d.At, Axes: d.Axes, Bands: append([]Band{}, d.Bands...), Events: d.Events}
 	if d.Unlink {
 		form.Beyond = "unlink"
 	}

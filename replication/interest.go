@@ -24,6 +24,9 @@ type Interest struct {
 	// Unlink says that the link of a client ends when the state is beyond all bands, with the farewell.
 	// Otherwise the link stays and is not served.
 	Unlink bool
+
+	// Events asks edges to tell game servers whose clients come to see the state, and cease to: EventSees, EventUnsees.
+	Events bool
 }
 
 // A Band is what clients get of a state within a distance. A zero Precision stands for 1, a zero Rate for no limit.
@@ -40,6 +43,9 @@ const (
 	eyesVersion     = 1
 	eyePoint        = 0 // kinds of eyes
 	eyeState        = 1
+
+	interestUnlink = 1    // flags of an interest
+	interestEvents = 0x10 // from here on, flags that a node may ignore
 )
 
 // Rule returns the bands as package interest takes them, for a place of this type.
@@ -208,14 +214,18 @@ func (d *Description) takeInterest() {
 //	version uint8 = 1
 //	at      {length uint8, bytes}
 //	axes    uint8: 1 x, 2 y, 4 z; 0 all
-//	flags   uint8: 1 unlink
+//	flags   uint8: 1 unlink, 16 events. A node cannot read an interest with a flag below 16 that it does not know,
+//	        and ignores such flags from 16 on
 //	count   uint8
 //	bands   count × {within float64, precision float64, rate float64}
 func appendInterest(b []byte, x *Interest) []byte {
 	b = appendShort(append(b, interestVersion), x.At)
 	flags := byte(0)
 	if x.Unlink {
-		flags = 1
+		flags = interestUnlink
+	}
+	if x.Events {
+		flags |= interestEvents
 	}
 	b = append(b, byte(x.Axes), flags, byte(len(x.Bands)))
 	for _, band := range x.Bands {
@@ -234,11 +244,11 @@ func parseInterest(p []byte) *Interest {
 	}
 	x := &Interest{At: readShort(&r), Axes: interest.Axes(r.Uint8())}
 	flags := r.Uint8()
-	x.Unlink = flags&1 != 0
+	x.Unlink, x.Events = flags&interestUnlink != 0, flags&interestEvents != 0
 	for range min(int(r.Uint8()), interest.BandsMax+1) {
 		x.Bands = append(x.Bands, Band{readFloat(&r), readFloat(&r), readFloat(&r)})
 	}
-	if _, err := finish(0, &r); err != nil || flags > 1 || x.check() != nil {
+	if _, err := finish(0, &r); err != nil || flags%interestEvents > interestUnlink || x.check() != nil {
 		return nil
 	}
 	return x

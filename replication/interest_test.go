@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -275,6 +276,18 @@ func TestInterestCodec(t *testing.T) {
 	if got := parseInterest(p); !reflect.DeepEqual(got, x) {
 		t.Errorf("read as %+v, want %+v", got, x)
 	}
+	x.Events, p = true, slices.Clone(p)
+	p[6] = 0x11
+	if got := appendInterest(nil, x); string(got) != string(p) {
+		t.Errorf("with events the record is %x, want %x", got, p)
+	}
+	for flags, want := range map[byte]*Interest{0x11: x, 0x91: x, 0x02: nil, 0x18: nil} {
+		p[6] = flags
+		if got := parseInterest(p); !reflect.DeepEqual(got, want) {
+			t.Errorf("flags %#x: read as %+v, want %+v: those from 16 on may be unknown", flags, got, want)
+		}
+	}
+	p[6] = 1
 	all := []Eye{{At: interest.Point{X: 1}}, {Key: "a.b", Value: "pos"}}
 	e := appendEyes(nil, all)
 	if want := "01 02 00 000000000000f03f 0000000000000000 0000000000000000 01 0300 612e62 03 706f73"; hex.EncodeToString(e) != strings.ReplaceAll(want, " ", "") {

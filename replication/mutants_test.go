@@ -65,6 +65,9 @@ var mutantList = []mutants.Mutant{
 	{Name: "eyes_outlive_client", File: "replication/clients.go", Old: "{groupsKey(client), eyesKey(client)}", New: "{groupsKey(client)}", Run: "Eyes"},
 	{Name: "eyes_outlive_holder", File: "replication/limits.go", Old: "return strings.CutPrefix(key, eyesToken+\".\")", New: "return \"\", false", Run: "Interest"},
 	{Name: "every_eye_in_empty_spaces", File: "replication/interest.go", Old: "r.store.cfg.Eye.Key != \"\" && len(r.store.sessions) > 0", New: "r.store.cfg.Eye.Key != \"\"", Run: "Eye"},
+	{Name: "events_not_kept", File: "replication/interest.go", Old: "flags |= interestEvents", New: "flags |= 0", Run: "Interest"},
+	{Name: "unknown_hints_refused", File: "replication/interest.go", Old: "flags%interestEvents > interestUnlink", New: "flags > interestUnlink|interestEvents", Run: "Interest"},
+	{Name: "unknown_rules_ignored", File: "replication/interest.go", Old: "flags%interestEvents > interestUnlink || ", New: "", Run: "Interest"},
 	{Name: "infinite_states_made", File: "replication/clients.go", Old: "refused := s.dropInfinite(c)", New: "var refused []EventValue"},
 }
 

@@ -45,6 +45,8 @@ const (
 	EventLimited   EventType = "limited" // the client takes no long messages
 	EventCommand   EventType = "command" // a client's command went to game servers
 	EventExpired   EventType = "expired" // the time to live of a state was over
+	EventSees      EventType = "sees"    // states came into sight of a client
+	EventUnsees    EventType = "unsees"  // states went out of its sight
 )
 
 // An Event informs game servers. The Store makes changed, refused and expired events, the nodes
@@ -69,6 +71,8 @@ type Event struct {
 	LostAfter time.Time // of reassert; zero if the node does not know it
 	Numbers   []uint64  // of uncertain
 	Command   string    // of command: its name
+	Keys      []string  // of sees and unsees
+	Anew      bool      // of sees: what was told of the client before no longer counts
 }
 
 // An EventValue is one value that a client wrote. The event owns its bytes.

@@ -97,6 +97,11 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 		e.textField("command", ev.Command)
 	case replication.EventUncertain:
 		e.numbers(ev.Numbers)
+	case replication.EventSees, replication.EventUnsees:
+		e.tokens("keys", ev.Keys)
+		if ev.Anew {
+			e.key("anew").boolean(true)
+		}
 	}
 	e.textField("code", string(ev.Code))
 	if ev.Missed > 0 {

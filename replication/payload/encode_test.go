@@ -68,6 +68,9 @@ func TestEvents(t *testing.T) {
 		{replication.Event{Type: "recycle", Client: "c", Reason: "used_up"}, `,"client":"c","reason":"used_up"`},
 		{replication.Event{Type: "limited", Client: "c", Session: "s"}, `,"client":"c","session":"s"`},
 		{replication.Event{Type: "expired", Key: "k"}, `,"key":"k"`},
+		{replication.Event{Type: "sees", Client: "c", Session: "s", Keys: []string{"k.1", "k.2"}}, `,"client":"c","session":"s","keys":["k.1","k.2"]`},
+		{replication.Event{Type: "sees", Client: "c", Anew: true}, `,"client":"c","keys":[],"anew":true`},
+		{replication.Event{Type: "unsees", Client: "c", Keys: []string{"k"}}, `,"client":"c","keys":["k"]`},
 		{replication.Event{Type: "command", Client: "c", Session: "s", Key: "k", Command: "open"}, `,"client":"c","session":"s","key":"k","command":"open"`},
 		{replication.Event{Type: "uncertain", Client: "c", Session: "s", Numbers: []uint64{1, 1 << 60}}, `,"client":"c","session":"s","numbers":[1,"1152921504606846976"]`},
 	} {

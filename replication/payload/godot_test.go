@@ -319,6 +319,9 @@ func TestGodotAnswers(t *testing.T) {
 			"uncertain": func(f Form) []byte {
 				return f.AppendEvent(nil, &replication.Event{Type: replication.EventUncertain, Numbers: []uint64{5}})
 			},
+			"sees": func(f Form) []byte {
+				return f.AppendEvent(nil, &replication.Event{Type: replication.EventSees, Keys: []string{"k"}, Anew: true})
+			},
 			"refused": func(f Form) []byte {
 				return f.AppendEvent(nil, &replication.Event{Type: replication.EventRefused, Code: "busy"})
 			},

@@ -16,7 +16,7 @@ const (
 )
 
 // interestFields are the fields of an interest.
-var interestFields = []string{"at", "axes", "bands", "beyond"}
+var interestFields = []string{"at", "axes", "bands", "beyond", "events"}
 
 // putInterest parses the interest of a put: an object, the name of one, or null for none.
 func putInterest(op *replication.Op, f *fields) {
@@ -55,6 +55,7 @@ func parseInterest(f *fields) *replication.Interest {
 	optional(f, "axes", kindString, &x.Axes, axes)
 	required(f, "bands", kindArray, &x.Bands, bands, `an interest needs "bands"`)
 	optional(f, "beyond", kindString, &x.Unlink, beyond)
+	optional(f, "events", kindBoolean, &x.Events, boolean)
 	return x
 }
 
@@ -198,6 +199,9 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		e.end()
 		if x.Unlink {
 			e.textField("beyond", "unlink")
+		}
+		if x.Events {
+			e.key("events").boolean(true)
 		}
 		e.end()
 	}

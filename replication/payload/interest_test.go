@@ -24,7 +24,8 @@ func TestInterestRefuses(t *testing.T) {
 		put(`{"at":"pos","bands":[{"within":2,"precision":0.5}]}`):               `precision 0.5: want 1 to`,
 		put(`{"at":"pos","bands":[{"within":2}],"axes":"zx"}`):                   `axes "zx": want some of "xyz"`,
 		put(`{"at":"pos","bands":[{"within":2}],"beyond":"gone"}`):               `beyond "gone": want "sleep" or "unlink"`,
-		put(`{"at":"pos","bands":[{"within":2}],"events":true}`):                 `unknown field "events"`,
+		put(`{"at":"pos","bands":[{"within":2}],"events":"yes"}`):                `field "events": want boolean, got string`,
+		put(`{"at":"pos","bands":[{"within":2}],"event":true}`):                  `unknown field "event"`,
 		put(`{"at":"pos","bands":[{"within":1}],"name":"x"}`):                    `unknown field "name"`,
 		`{"op":"interest","bands":[]}`:                                           `the op needs "name"`,
 		`{"op":"interest","name":"x"}`:                                           `an interest needs "at"`,
@@ -52,6 +53,8 @@ func TestInterestComesBack(t *testing.T) {
 		`"interest":"walker"`,
 		`"interest":{"at":"pos","bands":[{"within":0.5},{"within":300,"precision":4,"rate":0.5}]}`,
 		`"interest":{"at":"0","axes":"xz","bands":[{"within":1}],"beyond":"unlink"}`,
+		`"interest":{"at":"pos","bands":[{"within":2}],"beyond":"unlink","events":true}`,
+		`"interest":{"at":"pos","bands":[{"within":2}],"events":true}`,
 	} {
 		p.want(`{"op":"put","key":"k",`+value+`,"values":[{"name":"pos","type":"vector3f32"}]}`, `"epoch":7`)
 		l, err := p.store.Get("k")
