@@ -211,6 +211,9 @@ var sights = row{"Interest by distance", []panel{
 	{"Sessions with eyes", "In spaces that have states with an interest.", "short", []query{gauge("dnp_edge_sessions_seeing")}, false},
 	{"Looks", "At what is near the eyes of a session: four a second and session, and more where eyes jump.", "cps", []query{rate("dnp_edge_looks_total")}, false},
 	{"Changes of bands", "States that came into another band of distance of a session.", "cps", []query{rate("dnp_edge_bands_changes_total")}, false},
+	{"Sightings", "States that game servers were told to be in the sight of a client, or no longer: events of interests that ask for them. Waits: news of a client that were too many for 250 ms.", "cps", []query{
+		rate("dnp_edge_sightings_total").named("states {{instance}}"), rate("dnp_edge_sightings_waits_total").named("waits {{instance}}"),
+	}, false},
 	{"Sleeping links", "Links that are sent nothing, because their states are beyond all bands.", "short", []query{gauge("dnp_edge_links_asleep")}, false},
 	{"Levels of detail", "Of states, summed over the workers.", "short", []query{gauge("dnp_edge_levels")}, false},
 }}

@@ -103,6 +103,8 @@ func sightMetrics(of telemetry.Group[Stats]) []telemetry.Metric {
 		of.Gauge("links.asleep", "{link}", "Links of clients that are sent nothing, because their states are beyond all bands of distance.", func(s *Stats) float64 { return float64(s.Protocol.Silent) }),
 		of.Counter("looks", "{look}", "Looks at what is near the eyes of a session.", func(s *Stats) uint64 { return s.Looks }),
 		of.Counter("bands.changes", "{change}", "States that came into another band of distance of a session.", func(s *Stats) uint64 { return s.BandMoves }),
+		of.Counter("sightings", "{state}", "States that game servers were told to be in the sight of a client, or no longer, because an interest asks for events.", func(s *Stats) uint64 { return s.Sightings }),
+		of.Counter("sightings.waits", "{wait}", "Times that news of the sight of a client waited for 250 ms, because there were too many.", func(s *Stats) uint64 { return s.SightingsWaits }),
 	}
 }
 

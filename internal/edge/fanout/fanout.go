@@ -94,6 +94,8 @@ type Counts struct {
 	Seeing          int64  // sessions with eyes at present, in spaces with interests
 	Looks           uint64 // looks at what a session sees
 	BandMoves       uint64 // states that came into another band of a session
+	Sightings       uint64 // states that game servers were told to be in sight of a client, or no longer
+	SightingsWaits  uint64 // times that news of a client's sight waited for 250 ms, because there were too many
 	Events          uint64 // events published for game servers
 	EventsLost      uint64 // events that the bus refused
 	MessagesIn      uint64 // from clients to game servers

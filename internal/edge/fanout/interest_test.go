@@ -76,11 +76,16 @@ func (s *sightTest) move(key string, x float64) {
 
 // wait lets the worker take the turns that it asks for.
 func (s *sightTest) wait(d time.Duration) {
+	s.Helper()
 	end := s.now.Add(d)
 	s.next = s.spaces.Advance(s.now)
-	for !s.next.After(end) {
-		s.now = s.next
-		s.next = s.spaces.Advance(s.now)
+	for standing := 0; !s.next.After(end); {
+		if standing++; s.next.After(s.now) {
+			standing, s.now = 0, s.next
+		}
+		if s.next = s.spaces.Advance(s.now); standing > 1000 {
+			s.Fatalf("at %v the worker wants to be called at %v, again and again", s.now, s.next)
+		}
 	}
 	s.now = end
 }

@@ -16,6 +16,7 @@ const (
 	sightFile = "internal/edge/fanout/interest.go"
 	spaceFile = "internal/edge/fanout/space.go"
 	levelFile = "internal/edge/fanout/levels.go"
+	tellFile  = "internal/edge/fanout/sightings.go"
 )
 
 // mutantList contains deliberate faults in what workers do with interests.
@@ -48,6 +49,29 @@ var mutantList = []mutants.Mutant{
 	{Name: "all_bands_weigh_the_same", File: levelFile, Old: "Divisor: k.divisor", New: "Divisor: 1", Run: "^TestNearWeighsMore$"},
 	{Name: "band_over_client", File: spaceFile, Old: "return detailed(d.Precision, d.Rate, divisor), true", New: "_ = d", Run: "^TestRules$"},
 	{Name: "sleepers_take_all_room", File: spaceFile, Old: "err == dnp.ErrLinks && s.Endpoint.EndSilent(session.conn)", New: "err == dnp.ErrLinks && false", Run: "^TestRoomForTheNear$"},
+
+	// What game servers are told of who sees what.
+	{Name: "all_interests_ask", File: tellFile, Old: "r.says != nil && r.says.Events }", New: "r.says != nil }", Run: "^TestSightings"},
+	{Name: "each_change_is_told", File: tellFile, Old: "if x.seen != x.told {", New: "if true {", Run: "^TestSightings"},
+	{Name: "told_at_once", File: tellFile, Old: "session.watched.dueAt = now.Add(sightingsInterval)", New: "session.watched.dueAt = now", Run: "^TestSightingsCollect$"},
+	{Name: "changed_interest_is_told", File: tellFile, Old: "case r.asks() || r != nil && r.says == nil:", New: "case r.asks():", Run: "^TestSightingsFollowRules$"},
+	{Name: "only_what_is_linked_is_told", File: spaceFile, Old: "\t}\n\ts.sightings.note(session, st, band)", New: "\t}\n\tif _, src, _ := linkTo(session.conn, st); src != nil {\n\t\ts.sightings.note(session, st, band)\n\t}", Run: "^TestSightings"},
+	{Name: "group_left_is_not_told", File: spaceFile, Old: "\t\t\t\ts.sightings.note(session, st, interest.Beyond)\n\t\t\t}", New: "\t\t\t}", Run: "^TestSightingsFollowRules$|^TestSightingsModel$"},
+	{Name: "audience_left_is_not_told", File: spaceFile, Old: "\t\ts.sightings.note(session, st, interest.Beyond)\n\t\treturn", New: "\t\treturn", Run: "^TestSightingsFollowRules$|^TestSightingsModel$"},
+	{Name: "what_went_is_not_told", File: tellFile, Old: "\tif len(unsees.Keys) > 0 {", New: "\tif false {", Run: "^TestSightings$"},
+	{Name: "ended_states_are_told", File: spaceFile, Old: "\t\t\tsession.watched.forget(st)\n", New: "\t\t\t_ = st\n", Run: "^TestSightings"},
+	{Name: "sightings_stay", File: tellFile, Old: "if x.told = x.seen; !x.seen {", New: "if x.told = x.seen; false {", Run: "^TestSightings$"},
+	{Name: "unwanted_sightings_stay", File: tellFile, Old: "\t\tsession.watched.forget(st) // the", New: "\t\t_ = st // the", Run: "^TestSightingsFollowRules$"},
+	{Name: "wrong_sighting_unlisted", File: tellFile, Old: "w.changed[x.place-1], moved.place = moved, x.place", New: "w.changed[x.place-1] = moved", Run: "^TestSightings"},
+	{Name: "crowds_in_one_event", File: tellFile, Old: "len(sees.Keys)+len(unsees.Keys) < sightingsKeysMax", New: "true", Run: "^TestSightingsBounds$"},
+	{Name: "rest_of_a_crowd_is_lost", File: tellFile, Old: "\tif len(w.changed) > 0 {\n\t\tn.want(session)", New: "\tif len(w.changed) > 0 {", Run: "^TestSightingsBounds$"},
+	{Name: "clients_without_limit", File: tellFile, Old: "due < len(n.queue) && n.count < sightingsMax", New: "due < len(n.queue)", Run: "^TestSightingsBounds$"},
+	{Name: "clients_limited_for_ever", File: tellFile, Old: "\tif !now.Before(n.ends) {", New: "\tif false {", Run: "^TestSightingsBounds$"},
+	{Name: "worker_sleeps_over_news", File: tellFile, Old: "\t\treturn earlier(next, at)\n", New: "\t\treturn next\n", Run: "^TestSightings"},
+	{Name: "waiting_clients_sleep", File: tellFile, Old: "\treturn earlier(next, n.ends)", New: "\treturn next", Run: "^TestSightingsBounds$"},
+	{Name: "restored_is_not_told_anew", File: spaceFile, Old: "\t\t\ts.sightings.begin(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
+	{Name: "always_anew", File: tellFile, Old: "\tw.anew = false\n", New: "", Run: "^TestSightingsOfRestored$"},
+	{Name: "gone_sessions_are_told", File: spaceFile, Old: "\ts.sightings.leave(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
 
 	// A session of another edge.
 	{Name: "restored_before_a_look", File: spaceFile, Old: "\t\t\ts.near.advance(now, now)\n", New: "", Run: "^TestResumedSight$"},

@@ -31,6 +31,7 @@ type Session struct {
 	sight       *interest.Sight          // what the client sees; nil if the space has no interests
 	eyes        []*eye                   // of the sight that follow states
 	sees        int                      // how many eyes the sight has
+	watched     *watched                 // what game servers are told of the sight; nil for nothing
 	lacksLinks  bool                     // not offered all states, because it has as many links as it may
 	declined    map[*dnp.Source]struct{} // states that the client does not want
 	unsubscribe func()                   // from the messages for this client

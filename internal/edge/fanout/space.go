@@ -18,12 +18,13 @@ const reofferInterval = time.Second
 // are linked to, and the sessions. It is the replica's observer.
 type space struct {
 	spaceInfo
-	sessions []*Session
-	ownByKey map[string]*ownState // states that sessions of this worker offer
-	levels   levels
-	near     interests
-	emptyAt  time.Time // when a session left last, or the space was needed last
-	now      time.Time // of the latest advance
+	sessions  []*Session
+	ownByKey  map[string]*ownState // states that sessions of this worker offer
+	levels    levels
+	near      interests
+	sightings sightings
+	emptyAt   time.Time // when a session left last, or the space was needed last
+	now       time.Time // of the latest advance
 
 	// Which states clients lack for want of links is not stored: when links have ended,
 	// all states are offered to those clients again.
@@ -53,6 +54,7 @@ func (s *space) advance(now time.Time) time.Time {
 		next = session.advance(now, next)
 	}
 	next = s.near.advance(now, next)
+	next = s.sightings.advance(now, next)
 	next = s.advanceReoffer(now, next)
 	return s.levels.advance(now, next, s.replica)
 }
@@ -98,6 +100,7 @@ func (s *space) alignResumed(now time.Time) {
 			s.near.see(now, session)
 			s.near.advance(now, now)
 			s.align(session)
+			s.sightings.begin(session)
 		}
 	}
 }
@@ -138,6 +141,7 @@ func (s *space) unlinkWrong(session *Session, st *replication.State, newMessage 
 func (s *space) leave(now time.Time, session *Session) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(x *Session) bool { return x == session })
 	s.near.unsee(session)
+	s.sightings.leave(session)
 	s.emptyAt = now
 	s.levels.sweepWanted = true
 }
@@ -162,11 +166,13 @@ func (s *space) offer(session *Session, st *replication.State) {
 // has is put to rest.
 func (s *space) offerIn(session *Session, st *replication.State, band interest.Band) {
 	if !s.includes(st, session) {
+		s.sightings.note(session, st, interest.Beyond)
 		return
 	}
 	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.owner == &session.peer {
 		return
 	}
+	s.sightings.note(session, st, band)
 	if _, declined := session.declined[source(st)]; declined {
 		return
 	}
@@ -349,6 +355,9 @@ func (s *space) Removed(st *replication.State) {
 	for _, session := range s.sessions {
 		session.writes.discard(src)
 		delete(session.declined, src)
+		if session.watched != nil {
+			session.watched.forget(st)
+		}
 	}
 	s.near.remove(st)
 	s.levels.remove(st)
@@ -366,6 +375,7 @@ func (s *space) Groups(client string, groups []string) {
 				s.offer(session, st)
 			} else {
 				s.unlinkWrong(session, st, false)
+				s.sightings.note(session, st, interest.Beyond)
 			}
 		}
 	}

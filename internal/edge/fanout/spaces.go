@@ -36,7 +36,7 @@ func (s *Spaces) ensure(name string) *space {
 		spaceInfo: spaceInfo{base: &s.base, spaceName: name, shard: cluster.Shard(name, s.Shards)},
 		ownByKey:  make(map[string]*ownState), levels: newLevels(&s.base),
 	}
-	sp.near.space = sp
+	sp.near.space, sp.sightings.space = sp, sp
 	sp.replica = replication.NewReplica(name, sp)
 	s.byName[name] = sp
 	s.order = append(s.order, sp)
