@@ -53,6 +53,9 @@ type known struct {
 	square float64 // of its distance to the nearest eye; infinite until an eye found it
 }
 
+// Eyes returns where the eyes of the sight are at present. They belong to the Bander.
+func (s *Sight) Eyes() []Point { return s.eyes }
+
 // Seen returns how many objects are in a band of the sight.
 func (s *Sight) Seen() int { return len(s.known) }
 
@@ -240,14 +243,8 @@ func (b *Bander) Band(s *Sight, o *Object) Band {
 // Distance returns how far an object is from the nearest eye of a sight at present; infinite without eyes, and
 // for an object that is nowhere.
 func (b *Bander) Distance(s *Sight, o *Object) float64 {
-	least := math.Inf(1)
 	if o.state != placed {
-		return least
+		return math.Inf(1)
 	}
-	for _, eye := range s.eyes {
-		if p, ok := o.rule.axes.project(eye); ok {
-			least = min(least, square(o.at, p))
-		}
-	}
-	return math.Sqrt(least)
+	return o.rule.axes.Distance(o.at, s.eyes...)
 }

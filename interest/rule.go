@@ -64,6 +64,22 @@ func (a Axes) project(p Point) (Point, bool) {
 	return p, p.finite()
 }
 
+// Distance returns how far a point is from the nearest of some eyes; infinite without eyes, and for a point that is
+// nowhere.
+func (a Axes) Distance(p Point, eyes ...Point) float64 {
+	least := math.Inf(1)
+	p, ok := a.project(p)
+	if !ok {
+		return least
+	}
+	for _, eye := range eyes {
+		if eye, ok := a.project(eye); ok {
+			least = min(least, square(p, eye))
+		}
+	}
+	return math.Sqrt(least)
+}
+
 // finite reports whether all components are numbers. The difference of an infinity or NaN with itself
 // is NaN.
 func (p Point) finite() bool { return p.X-p.X == 0 && p.Y-p.Y == 0 && p.Z-p.Z == 0 }

@@ -51,6 +51,9 @@ const (
 // Rule returns the bands as package interest takes them, for a place of this type.
 func (x *Interest) Rule(t wire.ValueType) (*interest.Rule, error) { return x.rule(axesOf(t)) }
 
+// AxesOf returns between which axes distances are measured, for a place of this type.
+func (x *Interest) AxesOf(t wire.ValueType) interest.Axes { return cmp.Or(x.Axes, axesOf(t)) }
+
 // rule is Rule for a place that has these axes.
 func (x *Interest) rule(has interest.Axes) (*interest.Rule, error) {
 	within := make([]float64, len(x.Bands))

@@ -100,7 +100,7 @@ var rules = map[string][]string{
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
-	"internal/inspect":      {"subject"},                                       // pure
+	"internal/inspect":      {"interest", "subject"},                           // pure
 	"internal/inspect/desk": {"internal/inspect", "internal/telemetry", "bus"}, // a shell
 	"internal/inspect/ask":  {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
 	"internal/top":          {"internal/inspect", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, // pure

@@ -97,11 +97,12 @@ func (i *inspector) clients(m bus.Msg) {
 	if !ok || len(workers) == 0 {
 		return
 	}
-	q, ok := i.Take(m, inspect.ParseQuery)
+	q, ok := i.Take(m, inspect.ParseClients)
 	if !ok || !i.Enter(m.Reply) {
 		return
 	}
 	var pages []inspect.List[inspect.Client]
+	nowhere := ""
 	i.each(workers, func() visit {
 		var l *fanout.Listing
 		return func(w *Worker, now time.Time) bool {
@@ -111,12 +112,13 @@ func (i *inspector) clients(m bus.Msg) {
 			done := l.Step(now)
 			if done {
 				pages = append(pages, l.Page())
+				nowhere = l.Nowhere() // the replicas of the workers differ for a moment only
 			}
 			return done
 		}
 	}, func() {
 		name := (*inspect.Client).Name
-		a := inspect.ClientsAnswer{Head: i.Head(nil), Space: space, List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)}
+		a := inspect.ClientsAnswer{Head: i.Head(nil), Space: space, Nowhere: nowhere, List: inspect.Cut(inspect.MergePages(pages, name), q.Max, name)}
 		i.Answer(m.Reply, a)
 	})
 }

@@ -47,6 +47,12 @@ type Query struct {
 	Max    int    `json:"max,omitempty"`    // entries of the page; 0 is PageDefault
 	Client string `json:"client,omitempty"` // why: whose view
 	Key    string `json:"key,omitempty"`    // why: of which state
+
+	// clients: only those with an eye near a place, only those that see a state, or both.
+	Near   *Place   `json:"near,omitempty"`
+	Within *float64 `json:"within,omitempty"` // the largest distance; nil for any
+	Axes   string   `json:"axes,omitempty"`   // between which distances are measured; empty for those of the place
+	Sees   string   `json:"sees,omitempty"`   // the key of the state
 }
 
 // ParseQuery parses the body of a request, which may be empty. Max of the result is 1 to
@@ -193,7 +199,8 @@ type Member struct {
 // ClientsAnswer is the answer of an edge to clients.<space>.
 type ClientsAnswer struct {
 	Head
-	Space string `json:"space"`
+	Space   string `json:"space"`
+	Nowhere string `json:"nowhere,omitempty"` // why no client is near, or sees the state: NoState, NoPlace
 	List[Client]
 }
 
@@ -210,6 +217,8 @@ type Client struct {
 	Path     PathFacts `json:"path"`
 	Declined int       `json:"declined"` // states that the client does not want
 	Writes   int       `json:"writes"`   // states with values that the holder has not acknowledged
+
+	Near *Nearness `json:"near,omitempty"` // if the request asks who is near, or who sees a state
 }
 
 // Links are the links of a client.

@@ -293,6 +293,8 @@ func linkCounts(s *dnp.ConnSurvey) *inspect.Links {
 type Listing struct {
 	scan
 	page     *inspect.Page[*Session]
+	query    inspect.Query
+	nearby   nearby
 	chosen   []*Session // of the page, that were not surveyed; nil before all names were compared
 	describe func(c *inspect.Client, addr netip.AddrPort)
 	list     inspect.List[inspect.Client]
@@ -301,14 +303,25 @@ type Listing struct {
 // List begins a page of the sessions in a space. describe adds what only the worker knows about a
 // client at an address.
 func (s *Spaces) List(name string, q inspect.Query, describe func(c *inspect.Client, addr netip.AddrPort)) *Listing {
-	return &Listing{scan: s.scan(name), page: inspect.NewPage[*Session](q), describe: describe}
+	l := &Listing{scan: s.scan(name), page: inspect.NewPage[*Session](q), query: q, describe: describe}
+	l.nearby = nearby{space: l.space, query: &l.query}
+	return l
 }
 
 // Step does a part of the work, and reports whether the page is complete.
 func (l *Listing) Step(now time.Time) (done bool) {
 	left := stepCost
+	if l.query.Selects() {
+		l.nearby.aim()
+	}
 	if l.chosen == nil {
 		more := l.next(&left, func(s *Session) {
+			if l.query.Selects() {
+				is, cost := l.nearby.selects(s)
+				if left -= cost; !is {
+					return
+				}
+			}
 			left -= offerCost
 			l.page.Offer(inspect.ClientName(s.Claims.Client, s.ID), s)
 		})
@@ -323,10 +336,19 @@ func (l *Listing) Step(now time.Time) (done bool) {
 			continue // it has ended
 		}
 		left -= entryCost + s.Endpoint.SurveyCost(s.conn)
-		l.list.Entries = append(l.list.Entries, s.entry(now, l.describe))
+		c := s.entry(now, l.describe)
+		if l.query.Selects() {
+			x, cost := l.nearby.look(s)
+			left -= cost
+			c.Near = &x
+		}
+		l.list.Entries = append(l.list.Entries, c)
 	}
 	return len(l.chosen) == 0
 }
+
+// Nowhere returns why no client is near the place of the query, or sees its state; empty if there may be some.
+func (l *Listing) Nowhere() string { return l.nearby.nowhere }
 
 // Page returns the page when Step says that it is complete.
 func (l *Listing) Page() inspect.List[inspect.Client] { return l.list }

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // A whyTest is a worker, a holder and a client that talk to each other, with virtual time.
@@ -448,8 +449,8 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// crowd returns a worker with so many clients, each with so many links.
-func crowd(t testing.TB, clients, links int) *Spaces {
+// crowd returns a worker with so many clients, each with so many links, and with what game servers said besides.
+func crowd(t testing.TB, clients, links int, ops ...string) *Spaces {
 	endpoint, err := dnp.New(dnp.Config{Listen: true, Rand: rand.New(rand.NewPCG(1, 1))})
 	if err != nil {
 		t.Fatal(err)
@@ -462,6 +463,15 @@ func crowd(t testing.TB, clients, links int) *Spaces {
 			Kind: replication.OpPut, Key: fmt.Sprint("s", i), HasAudience: true, Audience: replication.Audience{Kind: replication.AudienceAll},
 			Values: []replication.PutValue{{ValueDef: replication.ValueDef{Type: number}, Value: replication.Encoded{Type: number, Value: []byte{1}}}},
 		}}})
+	}
+	for _, op := range ops {
+		p, bad := payload.JSON.Parse([]byte(op), "")
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		if bad := store.Publish(start, p); bad != nil {
+			t.Fatal(bad)
+		}
 	}
 	replica := s.Follow(start, "arena")
 	for _, out := range store.Advance(start) {

@@ -133,7 +133,7 @@ func TestSightingsFollowRules(t *testing.T) {
 	s := newSightTest(t)
 	s.say(sees("alice", `[0,0,0]`), sees("bob", `[0,0,0]`))
 	s.put("npc", 10, `,"audience":{"groups":["red"]}`+asking)
-	s.tells("nobody belongs to the audience", tellTime)
+	s.tells("neither client belongs to the audience", tellTime)
 	s.say(`{"op":"group","client":"bob","join":["red"]}`)
 	s.tells("bob joins it", tellTime, "sees bob: npc")
 	s.say(`{"op":"group","client":"bob","leave":["red"]}`)
