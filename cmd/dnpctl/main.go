@@ -11,6 +11,7 @@
 //	dnpctl send demo hello                         send a message to all clients of a space
 //	dnpctl command 127.0.0.1:3413 lamp switch on   ask the game server to do something, as a client
 //	dnpctl who demo                                list the clients of a space
+//	dnpctl who demo --near tower                   list those near a state, with distance and band
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
 //	dnpctl conform                                 prove a client of your own, rule by rule
 //	dnpctl events demo                             print events live
@@ -48,7 +49,7 @@ type commands struct {
 	Get           getCommand           `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
 	Send          sendCommand          `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Command       commandCommand       `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer."`
-	Who           whoCommand           `cmd:"" help:"List the clients of a space."`
+	Who           whoCommand           `cmd:"" help:"List the clients of a space, or those near a place, or that see a state."`
 	Events        eventsCommand        `cmd:"" help:"Print the events of a space as they happen, one JSON object per line."`
 	Tap           tapCommand           `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin."`
 	Console       consoleCommand       `cmd:"" help:"Serve a page that shows the world, states, clients, nodes and events of a deployment, and why a client has what it has. Needs the NATS user observer or admin."`

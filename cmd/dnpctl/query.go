@@ -6,11 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strconv"
 	"time"
 
+	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
 
@@ -69,13 +74,43 @@ func printJSON(data []byte) {
 
 type whoCommand struct {
 	SpaceFlags `set:"space=Space of the clients."`
-	JSONFlags
-	Wait time.Duration `default:"300ms" help:"How long to wait for further edges after each answer."`
+	Near       string        `env:"-" placeholder:"PLACE" help:"Only clients whose eye is near, the nearest first, with distance and band, as edges know them: near the state KEY, KEY#VALUE for one without an interest, or a point X,Y or X,Y,Z, as --near=-5,0,3. Needs the NATS user observer or admin, as --sees does."`
+	Within     *float64      `env:"-" placeholder:"D" help:"Only clients that are so near."`
+	Axes       string        `env:"-" placeholder:"xz" help:"Axes between which distances are measured; default: those of the interest of the state, or all."`
+	Sees       string        `env:"-" placeholder:"KEY" help:"Only clients that see the state; --near then says how near they are to its place."`
+	JSON       bool          `name:"json" env:"-" help:"Print one JSON object per line, as without this flag unless --near or --sees is given."`
+	Wait       time.Duration `default:"300ms" help:"How long to wait for further edges after each answer, without --near and --sees."`
+}
+
+// Problems lists what is wrong with c.
+func (c *whoCommand) Problems() (list config.Problems) {
+	list = c.SpaceFlags.Problems()
+	if c.Near == "" && (c.Within != nil || c.Axes != "") {
+		list.Add("--within and --axes", "need --near")
+	}
+	if c.Within != nil && !(*c.Within >= 0) {
+		list.Add("--within", "want 0 or more, got %v", *c.Within)
+	}
+	if _, ok := interest.ParseAxes(c.Axes); c.Axes != "" && !ok {
+		list.Add("--axes", "want some of xyz, in this order, got %q", c.Axes)
+	}
+	if c.Sees != "" && !subject.ValidKey(c.Sees) {
+		list.Add("--sees", "want up to 8 tokens joined by dots, got %q", c.Sees)
+	}
+	if c.Near != "" {
+		if _, err := inspect.ParsePlace(c.Near); err != nil {
+			list.Add("--near", "%v, got %q", err, c.Near)
+		}
+	}
+	return list
 }
 
 // Run prints the answer of each edge, one JSON object per line. It does not know how many
 // edges there are, so it waits for more after each answer.
 func (c *whoCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	if c.Near != "" || c.Sees != "" {
+		return c.near(ctx)
+	}
 	nc, err := c.connect()
 	if err != nil {
 		return err
@@ -101,6 +136,51 @@ func (c *whoCommand) Run(ctx context.Context, _ *slog.Logger) error {
 			return err
 		}
 	}
+}
+
+// near prints the clients that are near a place, or see a state.
+func (c *whoCommand) near(ctx context.Context) error {
+	q := inspect.Query{Within: c.Within, Axes: c.Axes, Sees: c.Sees}
+	if c.Near != "" {
+		p, err := inspect.ParsePlace(c.Near)
+		if err != nil {
+			return err
+		}
+		q.Near = &p
+	}
+	f := LookFlags{JSON: c.JSON, NATSFlags: c.NATSFlags}
+	a, end, err := f.asker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	clients, nowhere, err := a.Near(ctx, c.Space, q)
+	if err != nil {
+		return err
+	}
+	if len(clients) == 0 {
+		switch nowhere {
+		case inspect.NoState:
+			return fmt.Errorf("space %s has no state with this key", c.Space)
+		case inspect.NoPlace:
+			return fmt.Errorf("%s has no place: name a value that is one, as KEY#pos, unless it has an interest; and it may be null", c.Near)
+		}
+	}
+	return print(&f, "CLIENT\tEDGE\tDISTANCE\tBAND\tEYES", clients, nearCells)
+}
+
+func nearCells(w io.Writer, c *inspect.Client) {
+	n, distance, band := c.Near, "-", "-"
+	if n.Distance != nil {
+		distance = strconv.FormatFloat(*n.Distance, 'f', 1, 64)
+	}
+	switch {
+	case n.Band > 0:
+		band = fmt.Sprintf("%d of %d", n.Band, n.Bands)
+	case n.Bands > 0:
+		band = fmt.Sprintf("beyond %d", n.Bands)
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d%s\n", c.Client, c.Edge, distance, band, n.Eyes, notes(n.Band > 0 && !n.Sees, "(not in the audience)"))
 }
 
 // printNext prints the next message. more is false if there is none before ctx ends.

@@ -135,6 +135,30 @@ func (r *testRelay) nodes(m *nats.Msg) {
 func (r *testRelay) clients(m *nats.Msg) {
 	entry := inspect.Client{Client: "c1", Session: "m", Edge: "edge-1", Address: "192.0.2.0/24", Carrier: "udp", Links: inspect.Links{Up: 3}}
 	respond(m, inspect.ClientsAnswer{Head: inspect.NewHead("edge-1", "edge", nil), List: inspect.List[inspect.Client]{Entries: []inspect.Client{entry}}})
+	if q, err := inspect.ParseClients(m.Data); err == nil && q.Selects() {
+		respond(m, r.near(q)) // edge-1 is of a release that does not select, so c1 is none of those
+	}
+}
+
+// near answers who is near: three clients, of whom those are selected that see the state, if the query asks for them; no client is near rock, and
+// there is no ghost.
+func (r *testRelay) near(q inspect.Query) inspect.ClientsAnswer {
+	a := inspect.ClientsAnswer{Head: inspect.NewHead("edge-2", "edge", nil), Space: "demo", List: inspect.List[inspect.Client]{Entries: []inspect.Client{}}}
+	switch {
+	case q.Near != nil && q.Near.Key == "rock":
+		a.Nowhere = inspect.NoPlace
+		return a
+	case q.Sees == "ghost":
+		a.Nowhere = inspect.NoState
+		return a
+	}
+	for i, d := range []float64{4950, 12.25, 5} {
+		n := inspect.Nearness{Eyes: 1, Distance: &d, Band: []int{0, 2, 1}[i], Bands: 3, Sees: i == 1}
+		if (q.Sees == "" || n.Sees) && (q.Within == nil || d <= *q.Within) {
+			a.Entries = append(a.Entries, inspect.Client{Client: fmt.Sprintf("c%d", i+2), Edge: "edge-2", Near: &n})
+		}
+	}
+	return a
 }
 
 func (r *testRelay) why(m *nats.Msg) {

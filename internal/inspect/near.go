@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,6 +111,20 @@ type Nearness struct {
 	Band     int      `json:"band"`               // in which the client has the state, 1 for the nearest; 0: beyond all, or a state without bands
 	Bands    int      `json:"bands"`              // of the state; 0: it has no interest, or there is no state
 	Sees     bool     `json:"sees"`               // the client belongs to the audience of the state, which is in a band or has no interest
+}
+
+// Far returns the distance; infinite without one.
+func (n *Nearness) Far() float64 {
+	if n.Distance == nil {
+		return math.Inf(1)
+	}
+	return *n.Distance
+}
+
+// Selected returns the page of an answer to a query that selects clients, without those of an edge that cannot select.
+func (a ClientsAnswer) Selected() List[Client] {
+	a.Entries = slices.DeleteFunc(a.Entries, func(c Client) bool { return c.Near == nil })
+	return a.List
 }
 
 // What ClientsAnswer says about a place that is none.

@@ -157,8 +157,8 @@ func (a *Asker) refused(before error, subject string) error {
 }
 
 // pages asks for all pages of a list.
-func pages[T any, A answer](ctx context.Context, a *Asker, subject string, of func(A) inspect.List[T], name func(*T) string) (all []T, err error) {
-	q := inspect.Query{Max: inspect.PageMax}
+func pages[T any, A answer](ctx context.Context, a *Asker, subject string, q inspect.Query, of func(A) inspect.List[T], name func(*T) string) (all []T, err error) {
+	q.Max = inspect.PageMax
 	for range pagesMax {
 		page, err := page(ctx, a, subject, q, of, name)
 		if err != nil {
@@ -185,7 +185,7 @@ func page[T any, A answer](ctx context.Context, a *Asker, subject string, q insp
 
 // Spaces returns all spaces, in the order of their names.
 func (a *Asker) Spaces(ctx context.Context) ([]inspect.Space, error) {
-	return pages(ctx, a, a.Subjects.Spaces(), inspect.SpacesAnswer.Page, (*inspect.Space).Name)
+	return pages(ctx, a, a.Subjects.Spaces(), inspect.Query{}, inspect.SpacesAnswer.Page, (*inspect.Space).Name)
 }
 
 // SpacesPage returns one page of the spaces.
@@ -195,12 +195,24 @@ func (a *Asker) SpacesPage(ctx context.Context, q inspect.Query) (inspect.List[i
 
 // Clients returns all clients of a space, in the order of their names.
 func (a *Asker) Clients(ctx context.Context, space string) ([]inspect.Client, error) {
-	return pages(ctx, a, a.Subjects.Clients(space), inspect.ClientsAnswer.Page, (*inspect.Client).Name)
+	return pages(ctx, a, a.Subjects.Clients(space), inspect.Query{}, inspect.ClientsAnswer.Page, (*inspect.Client).Name)
 }
 
 // ClientsPage returns one page of the clients of a space.
 func (a *Asker) ClientsPage(ctx context.Context, space string, q inspect.Query) (inspect.List[inspect.Client], error) {
 	return page(ctx, a, a.Subjects.Clients(space), q, inspect.ClientsAnswer.Page, (*inspect.Client).Name)
+}
+
+// Near returns the clients that a query selects by what they see: the nearest first, and those of which no distance is
+// known last. nowhere says why there can be none, as an edge put it: inspect.NoState or inspect.NoPlace.
+func (a *Asker) Near(ctx context.Context, space string, q inspect.Query) (all []inspect.Client, nowhere string, err error) {
+	of := func(x inspect.ClientsAnswer) inspect.List[inspect.Client] {
+		nowhere = cmp.Or(nowhere, x.Nowhere)
+		return x.Selected()
+	}
+	all, err = pages(ctx, a, a.Subjects.Clients(space), q, of, (*inspect.Client).Name)
+	slices.SortStableFunc(all, func(x, y inspect.Client) int { return cmp.Compare(x.Near.Far(), y.Near.Far()) })
+	return all, nowhere, err
 }
 
 // Nodes returns the nodes that answer, relays first, and those that only gossip knows.
