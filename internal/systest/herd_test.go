@@ -146,7 +146,7 @@ func (h *herd) put(i int) string {
 		beyond = "unlink"
 	}
 	return fmt.Sprintf(`{"op":"put","key":"%s%d","farewell":%q,"values":[{"name":"pos","type":"vector3f32","value":[%d,0,%d]}],`+
-		`"interest":{"at":"pos","axes":"xz","bands":[{"within":%d},{"within":%d,"rate":4,"precision":2}],"beyond":%q}}`,
+		`"interest":{"at":"pos","axes":"xz","bands":[{"within":%d},{"within":%d,"rate":4,"precision":2}],"beyond":%q,"events":true}}`,
 		herdKey, i, h.bye, h.animals[i].x, h.animals[i].z, herdNear, herdFar, beyond)
 }
 
