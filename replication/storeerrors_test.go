@@ -13,6 +13,9 @@ func TestStoreErrors(t *testing.T) {
 	s := newStoreTest(t, Limits{Values: 300, ValueBytes: 16_000, Groups: 2, Views: 6})
 	s.ok(tower("a", u8(1), u8(2), str("x")))
 	s.Join("c1", "s1")
+	longKey := strings.Repeat(strings.Repeat("k", 63)+".", 3) + strings.Repeat("k", 63)
+	s.ok(tower(longKey))
+	s.ok(Op{Kind: OpRemove, Key: longKey})
 	long := strings.Repeat("x", 16_001)
 	put := func(change func(op *Op)) Op {
 		op := tower("b")
@@ -35,6 +38,7 @@ func TestStoreErrors(t *testing.T) {
 		{"bad key", CodeBadRequest, "a b", tower("a b")},
 		{"empty key", CodeBadRequest, "key", tower("")},
 		{"nine tokens", CodeBadRequest, "key", tower("a.a.a.a.a.a.a.a.a")},
+		{"256 bytes, of which a record cannot hold the number", CodeBadRequest, "key", tower(longKey + "x")},
 		{"key of groups", CodeBadRequest, "_groups", tower("_groups.c1")},
 		{"key of clients", CodeBadRequest, "client", tower("client.c1.3")},
 		{"a client's state cannot be removed", CodeBadRequest, "client", Op{Kind: OpRemove, Key: "client.c1.3"}},

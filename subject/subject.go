@@ -413,8 +413,9 @@ const (
 
 // Bounds of names, which are tokens of subjects.
 const (
-	TokenMax     = 64 // characters of a space, client, session, group or key token
-	KeyTokensMax = 8  // tokens of a key
+	TokenMax     = 64  // characters of a space, client, session, group or key token
+	KeyTokensMax = 8   // tokens of a key
+	KeyMax       = 255 // bytes of a key, because a byte has its length in records
 )
 
 // ValidToken reports whether s matches [A-Za-z0-9_-]{1,64}: a space, a client, a group, or one
@@ -431,8 +432,11 @@ func ValidToken(s string) bool {
 	return true
 }
 
-// ValidKey reports whether s is 1 to 8 tokens joined by dots.
+// ValidKey reports whether s is 1 to 8 tokens joined by dots, and not too long.
 func ValidKey(s string) bool {
+	if len(s) > KeyMax {
+		return false
+	}
 	for n := 1; n <= KeyTokensMax; n++ {
 		token, rest, more := strings.Cut(s, ".")
 		if !ValidToken(token) {

@@ -135,7 +135,7 @@ func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0
 // unless the first state alone is larger. If states are left, "after" is the key to continue
 // after.
 func (f Form) AppendListing(b []byte, l *replication.Listing, sizeMax int) []byte {
-	const tail = len(`],"after":""}`) + subject.KeyTokensMax*(subject.TokenMax+1) + 16 // bytes behind the states, in each form
+	const tail = len(`],"after":""}`) + subject.KeyMax + 16 // bytes behind the states, in each form
 	e := newEmitter(f, b)
 	start := e.len()
 	e.object()

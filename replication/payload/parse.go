@@ -142,7 +142,7 @@ func parseKey(op *replication.Op, f *fields, subjectKey string) {
 	}
 	switch {
 	case !subject.ValidKey(key):
-		f.fail(badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots", clip(key), subject.KeyTokensMax, subject.TokenMax))
+		f.fail(badRequest("key %q: want 1 to %d names of [A-Za-z0-9_-]{1,%d} joined by dots, at most %d bytes", clip(key), subject.KeyTokensMax, subject.TokenMax, subject.KeyMax))
 	case op.Key != "" && op.Key != key:
 		f.fail(badRequest("key %q is not the key %q of the subject", clip(key), op.Key))
 	}
