@@ -114,6 +114,16 @@ export interface Client {
   path: { heard_ms: number; loss: number; rtt_ms: number; rate: number; slowed: boolean; used: number; away: boolean };
   declined: number;
   writes: number;
+  near?: Nearness; // in the answer to a question who is near
+}
+
+/** What an edge says of the eyes of a client and a state. */
+export interface Nearness {
+  eyes: number;
+  distance?: number; // from the nearest eye; missing if the state, or every eye, is nowhere
+  band: number; // 1 is the nearest, 0 beyond all
+  bands: number;
+  sees: boolean; // the client belongs to the audience, too
 }
 
 export interface Reason {

@@ -1,13 +1,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { publish, useAsked, type Client, type List, type Why } from "./api.js";
+import { publish, useAsked, type Asked, type Client, type List, type Nearness, type Why } from "./api.js";
 import * as format from "./format.js";
 import type { Live } from "./live.js";
 import type { Row, Value } from "./model.js";
-import { seers, sight, type Seer } from "./sight.js";
 import { audience } from "./states.js";
 
 /** A Detail shows one state: its values as they move, who gets it, and what the game may do with it. */
-export function Detail({ live, row, edit, close }: { live: Live; row: Row; edit: boolean; close(): void }) {
+export function Detail({ live, row, near, edit, close }: { live: Live; row: Row; near: Asked<List<Client>>; edit: boolean; close(): void }) {
   const [said, say] = useState("");
   const gone = live.model.rows.get(row.n) !== row;
   const act = async (what: string, op: object) => {
@@ -48,7 +47,7 @@ export function Detail({ live, row, edit, close }: { live: Live; row: Row; edit:
       </table>
       {edit && !gone && <p><button class="danger" onClick={() => confirm(`Remove ${row.key}?`) && act("remove", { op: "remove", key: row.key })}>Remove the state</button></p>}
       {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
-      {row.about.interest && <Distances live={live} row={row} />}
+      {row.about.interest && <Distances live={live} row={row} near={near} />}
       <Sees live={live} row={row} />
       <History live={live} row={row} />
     </aside>
@@ -120,29 +119,35 @@ function Spark({ value }: { value: Value }) {
 
 const nearest = 8; // clients of whom the distance is shown
 
-/** Distances lists the clients with the nearest eyes, and in which band of its interest each sees the state. */
-function Distances({ live, row }: { live: Live; row: Row }) {
-  const { model } = live;
-  const interest = model.interests.get(row.about.interest ?? "");
+/** how says how a client sees a state, as its edge says. */
+function how(n: Nearness): string {
+  const distance = n.distance === undefined ? "nowhere" : `${format.number(n.distance, 1)} away`;
+  if (n.bands === 0) return `${distance}: the edge does not know the interest`;
+  if (n.band === 0) return `${distance}: beyond all bands`;
+  return `${distance}: band ${n.band} of ${n.bands}${n.sees ? "" : ", but not in the audience"}`;
+}
+
+/** Distances lists the clients with the nearest eyes, and in which band of its interest each has the state, as their edges say. */
+function Distances({ live, row, near }: { live: Live; row: Row; near: Asked<List<Client>> }) {
+  const interest = live.model.interests.get(row.about.interest ?? "");
   if (!interest) return null;
-  const eyes = new Map<string, Seer[]>();
-  for (const s of seers(model)) eyes.set(s.client, [...(eyes.get(s.client) ?? []), s]);
-  const list = [...eyes].map(([client, all]) => ({ client, ...sight(model, client, all, row) }));
-  list.sort((a, b) => a.distance - b.distance);
+  const list = near.value?.entries ?? [];
+  const see = list.filter((c) => c.near?.sees).length;
   const name = row.about.interest!.startsWith("_") ? "" : ` “${format.plain(row.about.interest!, 64)}”`;
   return (
     <>
       <h3>Interest{name}: from how far it is seen</h3>
       <p class="faint">{interest.bands.map((b) => `up to ${format.number(b.within)}${b.rate ? `: ${format.number(b.rate)} a second` : ""}`).join(" · ")}</p>
-      {list.length === 0 && <p class="empty">No client has an eye.</p>}
+      {near.error && <p class="warn">{near.error}</p>}
+      {near.value && list.length === 0 && <p class="empty">No edge knows a client with an eye, or the state has no place.</p>}
       <ul class="plain distances">
-        {list.slice(0, nearest).map((s) => (
-          <li class={s.sees ? "" : "faint"}>
-            <b>{format.plain(s.client, 40)}</b> {s.distance < Infinity ? `${format.number(s.distance, 1)} away: ${s.sees ? `band ${s.band + 1} of ${interest.bands.length}` : "beyond all bands"}` : s.band < 0 ? "not in the audience" : "no distance"}
+        {list.slice(0, nearest).map((c) => c.near && (
+          <li class={c.near.sees ? "" : "faint"}>
+            <b>{format.plain(c.client, 40)}</b> {how(c.near)}
           </li>
         ))}
       </ul>
-      {list.length > nearest && <p class="faint">and {list.length - nearest} more</p>}
+      {list.length > 0 && <p class="faint">{see} of {list.length}{near.value?.next ? " and more" : ""} with eyes see it</p>}
     </>
   );
 }

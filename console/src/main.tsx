@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { ask, useAsked, type List, type Space } from "./api.js";
+import { ask, useAsked, type Client, type List, type Space } from "./api.js";
 import { Clients } from "./clients.js";
 import { Cluster } from "./cluster.js";
 import { Detail } from "./detail.js";
@@ -90,6 +90,8 @@ function App({ about }: { about: About }) {
 
   const shown = live?.space === space ? live : undefined;
   const row = shown?.model.rows.get(selected);
+  const asks = row?.about.interest && (at.tab === "world" || at.tab === "states");
+  const near = useAsked<List<Client>>(asks ? `api/clients?space=${encodeURIComponent(space)}&near=${encodeURIComponent(row.key)}&max=500` : "", 1_000);
   const names = [...new Set([space, ...(spaces.value?.entries ?? []).map((s) => s.space)])].filter(Boolean);
   return (
     <>
@@ -108,12 +110,12 @@ function App({ about }: { about: About }) {
       </header>
       <main class={row && (at.tab === "world" || at.tab === "states") ? "split" : ""}>
         {!space && <p class="empty">No relay holds a space yet. Publish something, and it appears here.</p>}
-        {shown && at.tab === "world" && <World key={space} live={shown} selected={selected} select={select} edit={about.edit} />}
+        {shown && at.tab === "world" && <World key={space} live={shown} selected={selected} select={select} edit={about.edit} near={near} />}
         {shown && at.tab === "states" && <States live={shown} selected={selected} select={select} />}
         {shown && at.tab === "clients" && <Clients live={shown} edit={about.edit} />}
         {shown && at.tab === "cluster" && <Cluster live={shown} edit={about.edit} />}
         {shown && at.tab === "events" && <Events live={shown} />}
-        {shown && row && (at.tab === "world" || at.tab === "states") && <Detail key={row.n} live={shown} row={row} edit={about.edit} close={() => select(0)} />}
+        {shown && row && (at.tab === "world" || at.tab === "states") && <Detail key={row.n} live={shown} row={row} near={near} edit={about.edit} close={() => select(0)} />}
       </main>
     </>
   );

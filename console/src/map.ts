@@ -1,4 +1,5 @@
 // The map of a space on a canvas: a grid, states with their trails, eyes, and the bands around them.
+import type { Nearness } from "./api.js";
 import { number, plain } from "./format.js";
 import { trailsBelow, type Model, type Row } from "./model.js";
 import { components, eyeAt, sight, type Seer, type Sight } from "./sight.js";
@@ -90,6 +91,7 @@ export interface Scene {
   selected: number; // number of a state
   seenBy: string; // the client through whose eyes the map is seen; "" for none
   seers: Seer[];
+  told: Map<string, Nearness> | undefined; // how clients see the selected state, as edges say; undefined until they did
 }
 
 /** A Painter draws a map. */
@@ -161,6 +163,7 @@ export class Painter {
     this.#grid(view, w, h);
     g.globalCompositeOperation = "source-over";
     this.#bands(scene, now, w, h);
+    this.#lines(scene, now, w, h);
     if (!many) placed = this.#states(scene, now, w, h);
     else this.#frame(scene, now, w, h);
     this.#eyes(scene, now, w, h);
@@ -185,7 +188,7 @@ export class Painter {
       if (!(x > -50 && y > -50 && x < w + 50 && y < h + 50)) continue;
       const next = this.#colours[Math.floor(row.hue)]!;
       if (next !== colour) g.fillStyle = colour = next;
-      const alpha = seenBy ? visibility(model, sight(model, seenBy, eyes, row), row) : 1;
+      const alpha = seenBy ? visibility(model, seen(scene, eyes, row), row) : 1;
       if (trails && alpha > unseen && row.trail.length > 0 && now - row.changedAt < 4_000) {
         g.strokeStyle = colour;
         g.globalAlpha = 0.3 * alpha;
@@ -203,7 +206,8 @@ export class Painter {
   }
 
   /** dots writes the pixels of many states over everything that is there. */
-  #dots({ model, view: v, seenBy, seers }: Scene, now: number, ratio: number): number {
+  #dots(scene: Scene, now: number, ratio: number): number {
+    const { model, view: v, seenBy, seers } = scene;
     const { width, height } = this.canvas;
     if (this.#image?.width !== width || this.#image.height !== height) this.#image = this.#g.createImageData(width, height);
     const pixels = new Uint32Array(this.#image.data.buffer);
@@ -220,7 +224,7 @@ export class Painter {
       const y = Math.round(height / 2 - (p.y - v.y) * scale - half);
       if (!(x >= 0 && y >= 0 && x + size <= width && y + size <= height)) continue;
       let colour = this.#pixels[Math.floor(row.hue)]!;
-      if (seenBy) colour = (colour & 0xffffff) | (Math.round(255 * visibility(model, sight(model, seenBy, eyes, row), row)) << 24);
+      if (seenBy) colour = (colour & 0xffffff) | (Math.round(255 * visibility(model, seen(scene, eyes, row), row)) << 24);
       for (let line = y * width + x, i = 0; i < size; i++, line += width) {
         for (let at = line; at < line + size; at++) pixels[at] = colour;
       }
@@ -275,6 +279,25 @@ export class Painter {
       }
     }
     g.setLineDash([]);
+    g.globalAlpha = 1;
+  }
+
+  /** lines draws who sees the selected state: a line from each eye of a client that does, fainter in further bands. */
+  #lines({ model, view: v, seenBy, seers, selected, told }: Scene, now: number, w: number, h: number): void {
+    const row = model.rows.get(selected);
+    const [at, from] = [{ x: 0, y: 0 }, { x: 0, y: 0 }];
+    if (!told || !row || !where(row, now, at)) return;
+    const g = this.#g;
+    g.strokeStyle = this.#accent;
+    for (const s of seers) {
+      const n = told.get(s.client);
+      if (!n?.sees || s.row === row || (seenBy && seenBy !== s.client) || !whereEye(model, s, now, from)) continue;
+      g.globalAlpha = 0.9 - (0.6 * (n.band - 1)) / n.bands;
+      g.beginPath();
+      g.moveTo(w / 2 + (from.x - v.x) * v.scale, h / 2 - (from.y - v.y) * v.scale);
+      g.lineTo(w / 2 + (at.x - v.x) * v.scale, h / 2 - (at.y - v.y) * v.scale);
+      g.stroke();
+    }
     g.globalAlpha = 1;
   }
 
@@ -333,6 +356,13 @@ function pixel(hue: number, saturation: number, lightness: number): number {
     return Math.round(255 * (lightness - saturation * Math.min(lightness, 1 - lightness) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
   };
   return (0xff000000 | (channel(4) << 16) | (channel(8) << 8) | channel(0)) >>> 0;
+}
+
+/** seen returns how a client sees a state: the selected one as its edge says, the others by where they are. */
+function seen({ model, seenBy, selected, told }: Scene, eyes: Seer[], row: Row): Sight {
+  const n = row.n === selected ? told?.get(seenBy) : undefined;
+  if (n && n.bands > 0) return { sees: n.sees, distance: n.distance ?? Infinity, band: n.band > 0 ? n.band - 1 : n.bands };
+  return sight(model, seenBy, eyes, row);
 }
 
 /** visibility returns how plainly a state is drawn that a client sees in some way. */

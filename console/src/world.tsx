@@ -1,4 +1,5 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Asked, Client, List } from "./api.js";
 import { plain } from "./format.js";
 import type { Live } from "./live.js";
 import { Painter, where, whereEye, type View } from "./map.js";
@@ -8,7 +9,7 @@ import { Walk } from "./walk.js";
 
 const pickDistance = 14; // pixels
 
-export function World({ live, selected, select, edit }: { live: Live; selected: number; select(n: number): void; edit: boolean }) {
+export function World({ live, selected, select, edit, near }: { live: Live; selected: number; select(n: number): void; edit: boolean; near: Asked<List<Client>> }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const view = useRef<View>({ x: 0, y: 0, scale: 0, follows: true });
   const [shown, setShown] = useState<{ placed: number; all: number; fps: number } | undefined>(undefined);
@@ -18,8 +19,9 @@ export function World({ live, selected, select, edit }: { live: Live; selected: 
   const eyes = seers(live.model);
   const clients = [...new Set(eyes.map((s) => s.client))];
   const eye = edit ? eyes.find((s) => s.row?.n === selected) : undefined; // which can walk
-  const scene = useRef({ selected, seenBy, seers: eyes });
-  scene.current = { selected, seenBy: clients.includes(seenBy) ? seenBy : "", seers: eyes };
+  const told = useMemo(() => near.value && new Map((near.value.entries ?? []).map((c) => [c.client, c.near!])), [near.value]);
+  const scene = useRef({ selected, seenBy, seers: eyes, told });
+  scene.current = { selected, seenBy: clients.includes(seenBy) ? seenBy : "", seers: eyes, told };
 
   useEffect(() => {
     const painter = new Painter(canvas.current!);

@@ -61,10 +61,24 @@ func spaceOf(w http.ResponseWriter, r *http.Request) (space string, ok bool) {
 }
 
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
-	if space, ok := spaceOf(w, r); ok {
-		page, err := s.asker.ClientsPage(r.Context(), space, pageOf(r))
-		tell(w, page, err)
+	space, ok := spaceOf(w, r)
+	if !ok {
+		return
 	}
+	q, near := pageOf(r), r.URL.Query().Get("near")
+	if near == "" {
+		page, err := s.asker.ClientsPage(r.Context(), space, q)
+		tell(w, page, err)
+		return
+	}
+	place, err := inspect.ParsePlace(near)
+	if err != nil {
+		problem(w, http.StatusBadRequest, "bad_request", "near: "+err.Error())
+		return
+	}
+	q.Near = &place
+	page, err := s.asker.NearPage(r.Context(), space, q)
+	tell(w, page, err)
 }
 
 func (s *Server) why(w http.ResponseWriter, r *http.Request) {

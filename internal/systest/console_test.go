@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	ws "github.com/coder/websocket"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
@@ -120,6 +121,49 @@ func TestConsole(t *testing.T) {
 	_, body = fetch(t, http.DefaultClient, request(t, "GET", url+"/api/why?space=s&key=lamp&client="+list.Entries[0].Client, ""))
 	if !strings.Contains(body, `"not_in_audience"`) {
 		t.Errorf("why: %s", body)
+	}
+}
+
+// TestConsoleNear asks through the console who is near a state, as its edge knows it.
+func TestConsoleNear(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	url := newConsole(s, func(*console.Config) {})
+	s.publish(`{"op":"put","key":"npc","interest":{"at":"pos","bands":[{"within":10},{"within":100}]},"values":[{"name":"pos","type":"vector2f32","value":[30,40]}]}`)
+	c := frames(t, s.ctx, url, `"key":"npc"`)
+	s.client(0, dnptest.Cpp())
+	readUntil(t, s.ctx, c, `"type":"joined"`)
+	var list struct {
+		Entries []struct {
+			Client string
+			Near   json.RawMessage
+		}
+	}
+	ask := func(query string) {
+		t.Helper()
+		_, body := fetch(t, http.DefaultClient, request(t, "GET", url+"/api/clients?space=s"+query, ""))
+		list.Entries = nil
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+	}
+	ask("")
+	if len(list.Entries) != 1 || list.Entries[0].Near != nil {
+		t.Fatalf("there is %+v, want a client of which nothing else was asked", list.Entries)
+	}
+	name := list.Entries[0].Client
+	if ask("&near=npc"); len(list.Entries) != 0 {
+		t.Errorf("without an eye, near is %+v", list.Entries)
+	}
+	s.publish(`{"op":"eye","client":"` + name + `","at":[0,0]}`)
+	const want = `{"eyes":1,"distance":50,"band":2,"bands":2,"sees":true}`
+	for end := time.Now().Add(patience); len(list.Entries) != 1 || string(list.Entries[0].Near) != want; ask("&near=npc") { // until the edge has looked
+		if time.Now().After(end) {
+			t.Fatalf("near is %s, want %s", list.Entries, want)
+		}
+	}
+	if status, body := fetch(t, http.DefaultClient, request(t, "GET", url+"/api/clients?space=s&near=a..b", "")); status != 400 || !strings.Contains(body, "want the key of a state") {
+		t.Errorf("a malformed place: %d %s", status, body)
 	}
 }
 

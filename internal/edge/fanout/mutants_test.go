@@ -64,6 +64,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "unwanted_sightings_stay", File: tellFile, Old: "\t\tsession.watched.forget(st) // the", New: "\t\t_ = st // the", Run: "^TestSightingsFollowRules$"},
 	{Name: "wrong_sighting_unlisted", File: tellFile, Old: "w.changed[x.place-1], moved.place = moved, x.place", New: "w.changed[x.place-1] = moved", Run: "^TestSightings"},
 	{Name: "crowds_in_one_event", File: tellFile, Old: "len(sees.Keys)+len(unsees.Keys) < sightingsKeysMax", New: "true", Run: "^TestSightingsBounds$"},
+	{Name: "long_keys_in_one_event", File: tellFile, Old: " && bytes < sightingsBytesMax", New: " && bytes < 1<<30", Run: "^TestSightingsAreShort$"},
 	{Name: "rest_of_a_crowd_is_lost", File: tellFile, Old: "\tif len(w.changed) > 0 {\n\t\tn.want(session)", New: "\tif len(w.changed) > 0 {", Run: "^TestSightingsBounds$"},
 	{Name: "clients_without_limit", File: tellFile, Old: "due < len(n.queue) && n.count < sightingsMax", New: "due < len(n.queue)", Run: "^TestSightingsBounds$"},
 	{Name: "clients_limited_for_ever", File: tellFile, Old: "\tif !now.Before(n.ends) {", New: "\tif false {", Run: "^TestSightingsBounds$"},

@@ -15,9 +15,9 @@ const (
 	// state that is taken out of the grid and put back is not told of.
 	sightingsInterval = 250 * time.Millisecond
 
-	sightingsMax      = 256      // clients of a space that are told of in an interval; the others wait
-	sightingsKeysMax  = 512      // keys of one client in an interval; the others wait
-	sightingsBytesMax = 32 << 10 // of these keys, about
+	sightingsMax      = 256  // clients of a space that are told of in an interval; the others wait
+	sightingsKeysMax  = 512  // keys of one client in an interval; the others wait
+	sightingsBytesMax = 7000 // of these keys, and one more, in JSON: no event is above 8 KiB, as consoles show them
 )
 
 // sightings tell game servers which states with an interest come into the sight of clients, and go out of it, if the
@@ -154,7 +154,7 @@ func (n *sightings) publish(now time.Time, session *Session) {
 				ev = &sees
 			}
 			ev.Keys = append(ev.Keys, x.st.Desc.Key)
-			bytes += len(x.st.Desc.Key)
+			bytes += len(x.st.Desc.Key) + len(`"",`)
 		}
 		w.settle(x)
 	}

@@ -214,6 +214,27 @@ func TestSightingsBounds(t *testing.T) {
 	}
 }
 
+// TestSightingsAreShort: whatever the keys, no event is above 8 KiB.
+func TestSightingsAreShort(t *testing.T) {
+	s := newSightTest(t)
+	for i := range 40 {
+		s.put(strings.Repeat(strings.Repeat("k", 62)+".", 3)+fmt.Sprintf("%064d", i), 10, asking)
+	}
+	s.say(sees("alice", `[0,0,0]`))
+	s.wait(2 * time.Second)
+	longest := 0
+	for _, m := range s.host.messages {
+		longest = max(longest, len(m.Data))
+	}
+	keys := 0
+	for _, text := range s.heard() {
+		keys += len(strings.Fields(text)) - 2
+	}
+	if longest > 8<<10 || keys != 40 {
+		t.Errorf("the longest event has %d bytes, and there are %d keys, want 8,192 at most and 40", longest, keys)
+	}
+}
+
 // TestSightingsOfRestored: what another edge told of a session is told anew, even if the session sees nothing.
 func TestSightingsOfRestored(t *testing.T) {
 	s := newSightTest(t)

@@ -211,8 +211,19 @@ func (a *Asker) Near(ctx context.Context, space string, q inspect.Query) (all []
 		return x.Selected()
 	}
 	all, err = pages(ctx, a, a.Subjects.Clients(space), q, of, (*inspect.Client).Name)
-	slices.SortStableFunc(all, func(x, y inspect.Client) int { return cmp.Compare(x.Near.Far(), y.Near.Far()) })
+	nearestFirst(all)
 	return all, nowhere, err
+}
+
+// NearPage returns one page of these clients. Pages are by name, so nearer clients may be in the next one.
+func (a *Asker) NearPage(ctx context.Context, space string, q inspect.Query) (inspect.List[inspect.Client], error) {
+	l, err := page(ctx, a, a.Subjects.Clients(space), q, inspect.ClientsAnswer.Selected, (*inspect.Client).Name)
+	nearestFirst(l.Entries)
+	return l, err
+}
+
+func nearestFirst(all []inspect.Client) {
+	slices.SortStableFunc(all, func(x, y inspect.Client) int { return cmp.Compare(x.Near.Far(), y.Near.Far()) })
 }
 
 // Nodes returns the nodes that answer, relays first, and those that only gossip knows.

@@ -129,6 +129,8 @@ test("the map shows what a client sees, and walks its eye", options, async (t) =
   await page.type("#filter", "boid.7");
   await press(page, ".row.link", "boid.7");
   await text(page, ".distances", client);
+  await text(page, ".distances", " away: "); // the edge says so
+  await text(page, ".detail", "of 1 with eyes see it");
   await page.waitForSelector(".detail .chip");
   await page.click(".detail .chip");
   await page.waitForSelector(".why .fine");
