@@ -17,6 +17,7 @@ const (
 	spaceFile = "internal/edge/fanout/space.go"
 	levelFile = "internal/edge/fanout/levels.go"
 	tellFile  = "internal/edge/fanout/sightings.go"
+	nearFile  = "internal/edge/fanout/nearby.go"
 )
 
 // mutantList contains deliberate faults in what workers do with interests.
@@ -73,6 +74,15 @@ var mutantList = []mutants.Mutant{
 	{Name: "restored_is_not_told_anew", File: spaceFile, Old: "\t\t\ts.sightings.begin(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
 	{Name: "always_anew", File: tellFile, Old: "\tw.anew = false\n", New: "", Run: "^TestSightingsOfRestored$"},
 	{Name: "gone_sessions_are_told", File: spaceFile, Old: "\ts.sightings.leave(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
+
+	// Who is near.
+	{Name: "far_clients_are_near", File: nearFile, Old: "*x.Distance <= *n.query.Within)", New: "true)", Run: "^TestNear$"},
+	{Name: "blind_clients_are_near", File: nearFile, Old: "return x.Distance != nil && (", New: "return (x.Distance == nil || ", Run: "^TestNear$"},
+	{Name: "who_sees_is_not_asked", File: nearFile, Old: "case n.query.Sees != \"\" && !x.Sees:", New: "case false:", Run: "^TestNear$"},
+	{Name: "audience_does_not_matter", File: nearFile, Old: "band != interest.Beyond && n.space.includes(n.state, session)", New: "band != interest.Beyond", Run: "^TestNear$"},
+	{Name: "distances_between_all_axes", File: nearFile, Old: "\tif axes, ok := interest.ParseAxes(n.query.Axes); ok {", New: "\tif axes, ok := interest.ParseAxes(n.query.Axes); ok && false {", Run: "^TestNear$"},
+	{Name: "null_is_a_place", File: nearFile, Old: "n.axes == 0 || math.IsInf(n.axes.Distance(n.at, n.at), 1)", New: "n.axes == 0", Run: "^TestNear$"},
+	{Name: "no_eyes_without_interests", File: nearFile, Old: "\tfor _, x := range n.space.replica.Eyes(session.Claims.Client) {", New: "\tfor _, x := range n.space.replica.Eyes(\"\") {", Run: "^TestNear$"},
 
 	// A session of another edge.
 	{Name: "restored_before_a_look", File: spaceFile, Old: "\t\t\ts.near.advance(now, now)\n", New: "", Run: "^TestResumedSight$"},
