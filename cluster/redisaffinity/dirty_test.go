@@ -27,7 +27,7 @@ func TestDirty(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := one.servers[0]
-	defer a.client.Close()
+	defer a.store.close()
 	now := time.Unix(1e9, 0)
 	claimed, due := map[string]uint64{}, map[string]uint64{} // epochs
 	take := func() {

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	// The library's goroutine that looks whether a server is back ends up to a second after its pool.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits before it fails.
@@ -76,16 +75,35 @@ func (s *server) signal(sig syscall.Signal) { s.cmd.Process.Signal(sig) }
 func (s *server) addr() string              { return "127.0.0.1:" + strconv.Itoa(s.port) }
 func (s *server) url() string               { return "redis://" + s.addr() }
 
-// client returns an ordinary client of the server, which ends with the test.
-func client(t testing.TB, url string) *redis.Client {
+// A client is an ordinary client of a server.
+type client struct{ conn redis.Conn }
+
+// connect returns a client that ends with the test.
+func connect(t testing.TB, url string) client {
 	t.Helper()
-	o, err := redis.ParseURL(url)
+	c, err := redis.DialURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := redis.NewClient(o)
 	t.Cleanup(func() { c.Close() })
-	return c
+	return client{c}
+}
+
+// do returns the answer to a command.
+func (c client) do(t testing.TB, name string, args ...any) any {
+	t.Helper()
+	v, err := c.conn.Do(name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// records returns how many claims the server has.
+func (c client) records(t testing.TB) int {
+	t.Helper()
+	keys, _ := c.do(t, "KEYS", "dnp:s:*").([]any)
+	return len(keys)
 }
 
 // A node is an Affinity that runs until the test ends or kill is called.
