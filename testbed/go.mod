@@ -7,9 +7,9 @@ replace github.com/dnprelay/dnprelay => ../
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/dnprelay/dnprelay v0.0.0
-	github.com/gomodule/redigo v1.9.3
 	github.com/google/go-containerregistry v0.22.1
 	github.com/nats-io/nats.go v1.55.0
+	github.com/redis/go-redis/v9 v9.23.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/sys v0.49.0
@@ -30,6 +30,7 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect

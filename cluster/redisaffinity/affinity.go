@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // ServersMax is how many servers an Affinity may have.
@@ -65,6 +67,24 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// options returns the options of the client of a server: it never waits for longer than the timeout, and
+// does not repeat commands.
+func (c *Config) options(url string) (*redis.Options, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errURL
+	}
+	if c.TLS != nil {
+		o.TLSConfig = c.TLS
+	}
+	o.ClientName = "dnp-" + c.Node
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
+	o.DialerRetries, o.MaxRetries = 1, -1
+	o.ContextTimeoutEnabled = true
+	o.PoolSize = askers + 2
+	return o, nil
+}
+
 // Affinity is cluster.Affinity over one server, or over two that know nothing of each other. Each claim goes to both, and
 // each question too; the newest answer counts. Make it with Open, then Run once.
 type Affinity struct{ servers []*instance }
@@ -77,17 +97,18 @@ func Open(cfg Config) (*Affinity, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	var targets []target
+	var options []*redis.Options
 	for _, url := range cfg.URLs {
-		t, err := parseURL(url)
+		o, err := cfg.options(url)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, t)
+		options = append(options, o)
 	}
+	logging.Disable() // it writes to standard error; the errors that the library returns say enough
 	a := &Affinity{}
-	for _, t := range targets {
-		s := newInstance(cfg, newStore(&cfg, t))
+	for _, o := range options {
+		s := newInstance(cfg, o)
 		s.backed = func() bool {
 			return slices.ContainsFunc(a.servers, func(o *instance) bool { return o != s && o.Err() == nil })
 		}
@@ -162,7 +183,7 @@ type Server struct {
 func (a *Affinity) Servers() []Server {
 	all := make([]Server, len(a.servers))
 	for i, s := range a.servers {
-		all[i] = Server{s.store.addr, s.Err(), s.Stats()}
+		all[i] = Server{s.addr, s.Err(), s.Stats()}
 	}
 	return all
 }
@@ -171,7 +192,7 @@ func (a *Affinity) Servers() []Server {
 func (a *Affinity) Missing() (list []string) {
 	for _, s := range a.servers {
 		if s.Err() != nil {
-			list = append(list, "redis/"+s.store.addr)
+			list = append(list, "redis/"+s.addr)
 		}
 	}
 	if len(list) == len(a.servers) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
 )
 
 // An ask is a question that waits for Redis: Find, Try, or Claimed.
@@ -101,12 +102,12 @@ func (a *instance) look(ctx context.Context, all []ask) {
 		calls[i] = a.question(&all[i])
 	}
 	found, errs := make([]cluster.Served, len(all)), make([]error, len(all))
-	for i, r := range run(ctx, a.store, calls, nil) {
-		if errs[i] = a.judge(r.err); errs[i] != nil {
+	for i, cmd := range run(ctx, a.client, calls, nil) {
+		if errs[i] = a.judge(cmd.Err()); errs[i] != nil {
 			continue
 		}
 		errs[i] = cluster.ErrAffinityAnswer
-		if v, ok := r.value.([]any); ok && len(v) == 3 {
+		if v, ok := cmd.Val().([]any); ok && len(v) == 3 {
 			found[i], errs[i] = parseServed(v[0], v[1], v[2])
 		}
 		if errs[i] != nil {
@@ -133,28 +134,24 @@ func (a *instance) question(k *ask) call {
 			seen[0] = strconv.FormatUint(k.seen.Epoch, 10)
 		}
 	}
-	return call{&tryScript, []string{a.record(k.name), a.attempt(k.name)}, seen}
+	return call{tryScript, []string{a.record(k.name), a.attempt(k.name)}, seen}
 }
 
 // addAlive asks for the leases of the nodes that were found.
 func (a *instance) addAlive(ctx context.Context, found []cluster.Served, errs []error) {
-	at := map[string]int{} // where the question about a node is
-	var questions []command
-	for i := range found {
-		node := found[i].Node
-		if _, asked := at[node]; errs[i] == nil && node != "" && !asked {
-			at[node] = len(questions)
-			questions = append(questions, command{"EXISTS", []any{a.lease(node)}})
+	leases := map[string]*redis.IntCmd{}
+	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range found {
+			if node := found[i].Node; errs[i] == nil && node != "" && leases[node] == nil {
+				leases[node] = p.Exists(ctx, a.lease(node))
+			}
 		}
-	}
-	if len(questions) == 0 {
-		return
-	}
-	replies := a.store.trip(ctx, questions)
-	err := a.judgeAll(replies)
+		return nil
+	})
+	err = a.judge(err)
 	for i := range found {
-		if q, asked := at[found[i].Node]; asked && errs[i] == nil {
-			found[i].Alive, errs[i] = replies[q].value == int64(1), err
+		if l := leases[found[i].Node]; l != nil && errs[i] == nil {
+			found[i].Alive, errs[i] = l.Val() > 0, err
 		}
 	}
 }
@@ -177,24 +174,18 @@ func (a *instance) list(ctx context.Context, node string, each func([]string)) e
 func (a *instance) listSome(ctx context.Context, node string, from int, since string) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	var questions []command
-	for i := range bucketsPerTrip {
-		questions = append(questions, command{"ZRANGEBYSCORE", []any{a.index(node, from+i), since, "+inf", "LIMIT", 0, ClaimsMax}})
-	}
-	replies := a.store.trip(ctx, questions)
-	if err := a.judgeAll(replies); err != nil {
+	var parts [bucketsPerTrip]*redis.StringSliceCmd
+	_, err = a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range parts {
+			parts[i] = p.ZRangeByScore(ctx, a.index(node, from+i), &redis.ZRangeBy{Min: since, Max: "+inf", Count: ClaimsMax})
+		}
+		return nil
+	})
+	if err = a.judge(err); err != nil {
 		return nil, err
 	}
-	for _, r := range replies {
-		part, ok := r.value.([]any)
-		for _, member := range part {
-			name, isText := text(member)
-			names, ok = append(names, name), ok && isText
-		}
-		if !ok {
-			a.count(&a.stats.Odd, 1)
-			return nil, cluster.ErrAffinityAnswer
-		}
+	for _, p := range parts {
+		names = append(names, p.Val()...)
 	}
 	return names, nil
 }

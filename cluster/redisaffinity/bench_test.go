@@ -28,8 +28,11 @@ func BenchmarkRenew(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(round*len(names))/b.Elapsed().Seconds(), "claims/s")
-	usage := connect(b, s.url()).do(b, "MEMORY", "USAGE", a.servers[0].record(names[0]))
-	b.ReportMetric(float64(usage.(int64)), "B/record")
+	info, err := client(b, s.url()).MemoryUsage(b.Context(), a.servers[0].record(names[0])).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(info), "B/record")
 }
 
 // BenchmarkFind asks one question after the other.

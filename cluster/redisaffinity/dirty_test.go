@@ -27,7 +27,7 @@ func TestDirty(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := one.servers[0]
-	defer a.store.close()
+	defer a.client.Close()
 	now := time.Unix(1e9, 0)
 	claimed, due := map[string]uint64{}, map[string]uint64{} // epochs
 	take := func() {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/turn"
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 )
 
 // Times to live.
@@ -51,8 +50,9 @@ const (
 // An instance is cluster.Affinity over one server, and knows of no other one.
 type instance struct {
 	cfg      Config
+	addr     string // host:port
 	log      *slog.Logger
-	store    *store
+	client   *redis.Client
 	backed   func() bool // whether another server answers; for the log
 	replaced func(string, cluster.Served)
 	asks     chan ask
@@ -95,9 +95,9 @@ const logPause = 10 * time.Second
 // errNotYet is the error before the first answer of Redis.
 var errNotYet = errors.New("the affinity store has not answered yet")
 
-func newInstance(cfg Config, s *store) *instance {
+func newInstance(cfg Config, o *redis.Options) *instance {
 	return &instance{
-		cfg: cfg, log: cfg.Log.With("server", s.addr), store: s,
+		cfg: cfg, addr: o.Addr, log: cfg.Log.With("server", o.Addr), client: redis.NewClient(o),
 		backed: func() bool { return false }, replaced: func(string, cluster.Served) {}, away: errNotYet,
 		asks: make(chan ask, asksMax), work: turn.NewWake(), claims: make(map[string]claim), dirty: make(map[string]bool),
 	}
@@ -115,7 +115,7 @@ func (a *instance) Run(ctx context.Context) {
 	a.mu.Lock()
 	a.away = cluster.ErrAffinityAway
 	a.mu.Unlock()
-	a.store.close()
+	a.client.Close()
 	for len(a.asks) > 0 {
 		k := <-a.asks
 		k.end(cluster.ErrAffinityAway)
@@ -181,7 +181,7 @@ func (a *instance) touchAll() {
 // judge takes note of an error of Redis, and returns the error for the caller.
 func (a *instance) judge(err error) error {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, redis.Nil):
 		return nil
 	case errors.Is(err, context.Canceled): // Run ends
 		return cluster.ErrAffinityAway
@@ -194,16 +194,6 @@ func (a *instance) judge(err error) error {
 	return cluster.ErrAffinityAway
 }
 
-// judgeAll takes note of the first error of several replies, and returns it as judge does.
-func (a *instance) judgeAll(replies []result) error {
-	for _, r := range replies {
-		if r.err != nil {
-			return a.judge(r.err)
-		}
-	}
-	return nil
-}
-
 // answered reports whether an error concerns one command, and not Redis as a whole.
 func answered(err error) bool {
 	var reply redis.Error
@@ -213,7 +203,7 @@ func answered(err error) bool {
 	for _, p := range [...]string{
 		"NOAUTH", "WRONGPASS", "NOPERM", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "OOM", "MISCONF", "BUSY",
 	} {
-		if strings.HasPrefix(string(reply), p) {
+		if redis.HasErrorPrefix(err, p) {
 			return false
 		}
 	}
@@ -285,9 +275,11 @@ func (a *instance) keepLease(ctx context.Context) {
 func (a *instance) renewLease(ctx context.Context, process string) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	set := command{"SET", []any{a.lease(a.cfg.Node), process, "PX", a.cfg.LeaseTTL.Milliseconds(), "GET"}}
-	former := a.store.trip(ctx, []command{set})[0]
-	return former.err == nil && former.value == nil, former.err
+	err = a.client.SetArgs(ctx, a.lease(a.cfg.Node), process, redis.SetArgs{TTL: a.cfg.LeaseTTL, Get: true}).Err()
+	if errors.Is(err, redis.Nil) {
+		return true, nil
+	}
+	return false, err
 }
 
 // Stats are counters of one server since Open.

@@ -71,7 +71,7 @@ func TestAbsent(t *testing.T) {
 // TestFlushed makes Redis lose its data and its scripts.
 func TestFlushed(t *testing.T) {
 	s := startServer(t)
-	c := connect(t, s.url())
+	c := client(t, s.url())
 	a := start(t, s.url(), "a", func(c *Config) {
 		quick(&journal{})(c)
 		c.Timeout = 10 * time.Second // so that a slow machine causes no failure
@@ -79,10 +79,16 @@ func TestFlushed(t *testing.T) {
 	for i := range 1000 {
 		a.Claim(fmt.Sprint(i), 1)
 	}
-	there := func() bool { return c.records(t) == 1000 }
+	there := func() bool { n, _ := c.Keys(t.Context(), "dnp:s:*").Result(); return len(n) == 1000 }
 	until(t, "claims are not written", there)
-	for _, flush := range [][]any{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FLUSHALL"}} {
-		c.do(t, flush[0].(string), flush[1:]...)
+	for _, flush := range []func() error{
+		func() error { return c.FlushAll(t.Context()).Err() },
+		func() error { return c.ScriptFlush(t.Context()).Err() },
+		func() error { return c.FlushAll(t.Context()).Err() },
+	} {
+		if err := flush(); err != nil {
+			t.Fatal(err)
+		}
 		until(t, "claims do not come back", there)
 	}
 	if got, err := a.find(t, "7"); got.Node != "a" || err != nil {
@@ -141,5 +147,12 @@ func TestSecrets(t *testing.T) {
 		if _, err := Open(Config{URLs: []string{url}, Node: "a"}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
+	}
+	if a, err := Open(Config{URLs: []string{"rediss://edge:" + secret + "@redis.example:6380/3"}, Node: "a"}); err != nil {
+		t.Error(err)
+	} else if o := a.servers[0].client.Options(); o.TLSConfig == nil || o.TLSConfig.ServerName != "redis.example" || o.Username != "edge" || o.DB != 3 {
+		t.Errorf("options %v %q %d", o.TLSConfig, o.Username, o.DB)
+	} else {
+		a.servers[0].client.Close()
 	}
 }

@@ -2,14 +2,10 @@ package redisaffinity
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
-	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 )
 
 // claimScript writes or renews a claim, unless there is one of a later epoch, and ends an attempt to take
@@ -17,7 +13,7 @@ import (
 //
 //	KEYS record, attempt   ARGV epoch, node, time to live in ms
 //	-> 1, or {epoch, node} of the later claim
-var claimScript = newScript(`
+var claimScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 if r[2] and (tonumber(r[1] or '0') or 0) > tonumber(ARGV[1]) then return {r[1], r[2]} end
 redis.call('HSET', KEYS[1], 'v', '1', 'ep', ARGV[1], 'own', ARGV[2])
@@ -28,7 +24,7 @@ return 1`)
 // releaseScript removes a claim, if it has this epoch and node.
 //
 //	KEYS record   ARGV epoch, node
-var releaseScript = newScript(`
+var releaseScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 if r[1] == ARGV[1] and r[2] == ARGV[2] then redis.call('DEL', KEYS[1]) end
 return 1`)
@@ -37,7 +33,7 @@ return 1`)
 //
 //	KEYS record, attempt   ARGV epoch and node that were seen, node, time to live in ms
 //	-> {epoch or '', node or '', the node that tries or ''}
-var tryScript = newScript(`
+var tryScript = redis.NewScript(`
 local r = redis.call('HMGET', KEYS[1], 'ep', 'own')
 local ep, own = r[1] or '', r[2] or ''
 local who = redis.call('GET', KEYS[2])
@@ -47,59 +43,48 @@ if not who and ep == ARGV[1] and own == ARGV[2] then
 end
 return {ep, own, who or ''}`)
 
-// A script goes by its hash, and to a server that does not know it as text.
-type script struct{ text, hash string }
-
-func newScript(text string) script {
-	sum := sha1.Sum([]byte(text))
-	return script{text, hex.EncodeToString(sum[:])}
-}
-
 // A call is one script with its arguments.
 type call struct {
-	script *script
+	script *redis.Script
 	keys   []string
 	args   []any
 }
 
-// command returns the command that runs the script, which is given as its hash or as its text.
-func (c *call) command(name, script string) command {
-	args := append(make([]any, 0, 2+len(c.keys)+len(c.args)), script, len(c.keys))
-	for _, k := range c.keys {
-		args = append(args, k)
-	}
-	return command{name, append(args, c.args...)}
-}
-
 // run runs all scripts in one round trip, and those that Redis does not know in another: a server that was
-// restarted has forgotten them. The first round trip has the commands extra too, whose replies are of no interest.
-func run(ctx context.Context, s *store, calls []call, extra []command) []result {
-	commands := make([]command, 0, len(calls)+len(extra))
-	for i := range calls {
-		commands = append(commands, calls[i].command("EVALSHA", calls[i].script.hash))
-	}
-	replies := s.trip(ctx, append(commands, extra...))[:len(calls)]
-	var texts []command
+// restarted has forgotten them.
+func run(ctx context.Context, c *redis.Client, calls []call, extra func(redis.Pipeliner)) []*redis.Cmd {
+	all := make([]*redis.Cmd, len(calls))
 	var unknown []int
-	for i := range replies {
-		var e redis.Error
-		if errors.As(replies[i].err, &e) && strings.HasPrefix(string(e), "NOSCRIPT") {
-			texts, unknown = append(texts, calls[i].command("EVAL", calls[i].script.text)), append(unknown, i)
+	c.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+		for i, k := range calls {
+			all[i] = k.script.EvalSha(ctx, p, k.keys, k.args...)
+		}
+		if extra != nil {
+			extra(p)
+		}
+		return nil
+	})
+	for i, cmd := range all {
+		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			unknown = append(unknown, i)
 		}
 	}
-	if len(texts) > 0 {
-		for i, r := range s.trip(ctx, texts) {
-			replies[unknown[i]] = r
-		}
+	if len(unknown) > 0 {
+		c.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, i := range unknown {
+				all[i] = calls[i].script.Eval(ctx, p, calls[i].keys, calls[i].args...)
+			}
+			return nil
+		})
 	}
-	return replies
+	return all
 }
 
 // parseServed checks the answer about a session. Redis may have any value there.
 func parseServed(epoch, node, trying any) (cluster.Served, error) {
-	e, ok1 := text(epoch)
-	n, ok2 := text(node)
-	t, ok3 := text(trying)
+	e, ok1 := epoch.(string)
+	n, ok2 := node.(string)
+	t, ok3 := trying.(string)
 	if !ok1 || !ok2 || !ok3 || (e == "") != (n == "") || len(n) > nameMax || len(t) > nameMax {
 		return cluster.Served{}, cluster.ErrAffinityAnswer
 	}
@@ -115,14 +100,3 @@ func parseServed(epoch, node, trying any) (cluster.Served, error) {
 
 // nameMax is the longest name of a node that parseServed accepts.
 const nameMax = 253
-
-// text returns the text of a part of a reply.
-func text(part any) (string, bool) {
-	switch p := part.(type) {
-	case string:
-		return p, true
-	case []byte:
-		return string(p), true
-	}
-	return "", false
-}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	// The library's goroutine that looks whether a server is back ends up to a second after its pool.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 // patience is how long a test waits before it fails.
@@ -75,35 +76,16 @@ func (s *server) signal(sig syscall.Signal) { s.cmd.Process.Signal(sig) }
 func (s *server) addr() string              { return "127.0.0.1:" + strconv.Itoa(s.port) }
 func (s *server) url() string               { return "redis://" + s.addr() }
 
-// A client is an ordinary client of a server.
-type client struct{ conn redis.Conn }
-
-// connect returns a client that ends with the test.
-func connect(t testing.TB, url string) client {
+// client returns an ordinary client of the server, which ends with the test.
+func client(t testing.TB, url string) *redis.Client {
 	t.Helper()
-	c, err := redis.DialURL(url)
+	o, err := redis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := redis.NewClient(o)
 	t.Cleanup(func() { c.Close() })
-	return client{c}
-}
-
-// do returns the answer to a command.
-func (c client) do(t testing.TB, name string, args ...any) any {
-	t.Helper()
-	v, err := c.conn.Do(name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// records returns how many claims the server has.
-func (c client) records(t testing.TB) int {
-	t.Helper()
-	keys, _ := c.do(t, "KEYS", "dnp:s:*").([]any)
-	return len(keys)
+	return c
 }
 
 // A node is an Affinity that runs until the test ends or kill is called.

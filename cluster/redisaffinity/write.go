@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/redis/go-redis/v9"
 )
 
 // write writes claims and releases until ctx ends.
@@ -39,10 +40,11 @@ func (a *instance) writeSome(ctx context.Context, now time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*a.cfg.Timeout)
 	defer cancel()
 	calls := a.calls(&p)
-	for i, r := range run(ctx, a.store, calls, a.indexUpdates(&p, now)) {
-		err := a.judge(r.err)
+	answers := run(ctx, a.client, calls, func(pipe redis.Pipeliner) { a.updateIndex(ctx, pipe, &p, now) })
+	for i, cmd := range answers {
+		err := a.judge(cmd.Err())
 		if i >= len(p.releases) {
-			a.written(p.claims[i-len(p.releases)], r.value, err, now)
+			a.written(p.claims[i-len(p.releases)], cmd.Val(), err, now)
 		}
 	}
 	a.count(&a.stats.Trips, 1)
@@ -78,41 +80,40 @@ func (a *instance) take(now time.Time) (p part) {
 
 func (a *instance) calls(p *part) (all []call) {
 	for _, s := range p.releases {
-		all = append(all, call{&releaseScript, []string{a.record(s.name)}, []any{strconv.FormatUint(s.epoch, 10), a.cfg.Node}})
+		all = append(all, call{releaseScript, []string{a.record(s.name)}, []any{strconv.FormatUint(s.epoch, 10), a.cfg.Node}})
 	}
 	for _, s := range p.claims {
-		all = append(all, call{&claimScript, []string{a.record(s.name), a.attempt(s.name)},
+		all = append(all, call{claimScript, []string{a.record(s.name), a.attempt(s.name)},
 			[]any{strconv.FormatUint(s.epoch, 10), a.cfg.Node, claimTTL.Milliseconds()}})
 	}
 	return all
 }
 
-// indexUpdates returns the commands that maintain the list of this node's claims. Its parts are in other slots of a Redis cluster
+// updateIndex maintains the list of this node's claims. Its parts are in other slots of a Redis cluster
 // than the records, so the scripts cannot maintain it.
-func (a *instance) indexUpdates(p *part, now time.Time) (all []command) {
+func (a *instance) updateIndex(ctx context.Context, pipe redis.Pipeliner, p *part, now time.Time) {
 	var gone [buckets][]any
 	for _, r := range p.releases {
 		i := cluster.Shard(r.name, buckets)
 		gone[i] = append(gone[i], r.name)
 	}
-	var claimed [buckets][]any // scores and names
+	var claimed [buckets][]redis.Z
 	for _, s := range p.claims {
 		i := cluster.Shard(s.name, buckets)
-		claimed[i] = append(claimed[i], now.Unix(), s.name)
+		claimed[i] = append(claimed[i], redis.Z{Score: float64(now.Unix()), Member: s.name})
 	}
 	old := strconv.FormatInt(now.Add(-indexTTL).Unix(), 10)
 	for i := range buckets {
 		key := a.index(a.cfg.Node, i)
 		if len(gone[i]) > 0 {
-			all = append(all, command{"ZREM", append([]any{key}, gone[i]...)})
+			pipe.ZRem(ctx, key, gone[i]...)
 		}
 		if len(claimed[i]) > 0 {
-			all = append(all, command{"ZADD", append([]any{key}, claimed[i]...)},
-				command{"ZREMRANGEBYSCORE", []any{key, "-inf", "(" + old}},
-				command{"PEXPIRE", []any{key, indexTTL.Milliseconds()}})
+			pipe.ZAdd(ctx, key, claimed[i]...)
+			pipe.ZRemRangeByScore(ctx, key, "-inf", "("+old)
+			pipe.PExpire(ctx, key, indexTTL)
 		}
 	}
-	return all
 }
 
 // written takes note of the answer to a claim.

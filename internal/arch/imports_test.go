@@ -50,7 +50,7 @@ var rules = map[string][]string{
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
 	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
-	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/gomodule/redigo"},
+	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
 	"sessionlog":           {"dnp", "dnp/command", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":    {"sessionlog", "internal/fence"},

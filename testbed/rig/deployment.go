@@ -32,8 +32,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/proc"
-	"github.com/gomodule/redigo/redis"
 	"github.com/nats-io/nats.go"
+	"github.com/redis/go-redis/v9"
 )
 
 // Ports of the hosts. All edges listen for clients on one port at different addresses, as
@@ -335,20 +335,17 @@ func (d *Deployment) Close() {
 	d.Network.Close()
 }
 
-// askRedis has Redis carry out a command. It gives up after a second.
-func (d *Deployment) askRedis(ctx context.Context, name string, args ...any) (any, error) {
-	dial := redis.DialContextFunc(func(_ context.Context, network, addr string) (net.Conn, error) { return d.Here.Dial(network, addr) })
-	c, err := redis.DialContext(ctx, "tcp", d.RedisAddr(), dial, redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second))
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	return redis.DoContext(c, ctx, name, args...)
+// redisClient returns a client of Redis that gives up after a second.
+func (d *Deployment) redisClient() *redis.Client {
+	dial := func(_ context.Context, network, addr string) (net.Conn, error) { return d.Here.Dial(network, addr) }
+	return redis.NewClient(&redis.Options{Addr: d.RedisAddr(), Dialer: dial, ReadTimeout: time.Second, WriteTimeout: time.Second, MaxRetries: -1})
 }
 
 // TellRedis sends a command to Redis; only an error of the connection is reported.
-func (d *Deployment) TellRedis(ctx context.Context, name string, args ...any) error {
-	_, err := d.askRedis(ctx, name, args...)
+func (d *Deployment) TellRedis(ctx context.Context, words ...any) error {
+	c := d.redisClient()
+	defer c.Close()
+	err := c.Do(ctx, words...).Err()
 	var answer redis.Error
 	if errors.As(err, &answer) {
 		return nil
@@ -419,13 +416,13 @@ func (d *Deployment) RedisCommands(ctx context.Context) (uint64, error) {
 	if d.Redis == nil {
 		return 0, errors.New("there is no Redis")
 	}
-	info, err := redis.String(d.askRedis(ctx, "INFO", "stats"))
-	if err != nil {
+	c := d.redisClient()
+	defer c.Close()
+	info := c.InfoMap(ctx, "stats")
+	if err := info.Err(); err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(info, "\ntotal_commands_processed:")
-	count, _, _ := strings.Cut(after, "\r\n")
-	return strconv.ParseUint(count, 10, 64)
+	return strconv.ParseUint(info.Item("Stats", "total_commands_processed"), 10, 64)
 }
 
 // Sleep waits for d or until ctx ends.
