@@ -263,7 +263,7 @@ func redisProblem(urls []string) string {
 	hosts := make(map[string]bool)
 	for _, text := range urls {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" || u.RawQuery != "" || !redisPath.MatchString(u.Path) {
+		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" || !redisPath.MatchString(u.Path) {
 			return "want redis://[user:password@]host:port[/db], or rediss:// for TLS, and a comma between two of them; in a password, a comma is %2C"
 		}
 		hosts[net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))] = true

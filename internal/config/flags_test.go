@@ -92,7 +92,6 @@ func TestRedis(t *testing.T) {
 		"http://a":                      want,
 		"redis://a/db":                  want,
 		"redis://a/1/2":                 want,
-		"redis://a?db=1":                want,
 		"redis://a/":                    "",
 		"redis://":                      want,
 		"redis://a,":                    want,
