@@ -367,7 +367,9 @@ func TestForwardedTwice(t *testing.T) {
 		t.Fatal("the client has said nothing to its new edge")
 	}
 	w.take(next.net.Now(), addr, "e2", 2, said)
-	next.wantWay(addr, "")
+	if s := w.session(addr); s.path != (Path{}) {
+		t.Errorf("a datagram that was forwarded twice makes the path %+v", s.path)
+	}
 	w.deliver(addr, "e3", said...)
 	next.wantWay(addr, "e3")
 	w.t.DirectOpened(next.net.Now(), addr) // soon after the hand-over

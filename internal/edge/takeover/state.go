@@ -250,7 +250,7 @@ func (b *base) noteWay(now time.Time, client netip.AddrPort, o orphan) {
 		b.notePath(now, client, o.edge)
 		return
 	}
-	if twice == (s.path.Edge == o.edge) && s.stays() { // the client may be neither there nor on its path
+	if (twice || o.edge != s.path.Edge) && s.stays() { // the client may have left its path, too
 		b.seek(now, s)
 	}
 	b.came, s.search.heard = noWay, now
