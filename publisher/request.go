@@ -42,6 +42,7 @@ func (t topic) ofState() bool { return t.kind == topicState || t.kind == topicAu
 // op carries the newest ones.
 type pendingOp struct {
 	topic   topic
+	state   *state // what the topic is about, if it is known; (*copied).of looks it up otherwise
 	verb    string // of the newest Op in it
 	trace   trace  // of the newest Op in it that has one
 	put     bool
@@ -341,7 +342,7 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 		}
 		p.tries++
 		code := err.Code
-		st := s.states[p.topic.name]
+		st := s.of(p)
 		ours := p.topic.ofState() && st != nil && st.put != nil
 		switch {
 		case code == replication.CodeBusy:
@@ -394,7 +395,7 @@ func (s *Space) accept(p *pendingOp, pos Position) {
 		s.forgetLeft(name)
 	} else if p.topic.kind == topicInterest && s.interests[name].gone && !s.pending(p.topic) {
 		delete(s.interests, name)
-	} else if st := s.states[name]; p.topic.ofState() && st != nil {
+	} else if st := s.of(p); p.topic.ofState() && st != nil {
 		st.accepted = st.accepted || p.put
 		s.forgetForeign(name)
 	}

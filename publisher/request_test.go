@@ -254,6 +254,27 @@ func quietSpace() *Space {
 	return s
 }
 
+// TestPutWhileAsserted puts a state again while the op that tells it to a new relay waits: the relay gets the newest form.
+func TestPutWhileAsserted(t *testing.T) {
+	s := quietSpace()
+	put := func(hp int) {
+		e, err := Put{Key: "tower", Values: []Value{{Name: "hp", Type: "uint8", Value: hp}}}.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply(time.Unix(1000, 0), e, nil)
+	}
+	put(1)
+	s.out = outbox{ops: map[topic]*pendingOp{}} // a relay has it
+	s.reassert()
+	s.assertSome(assertMax)
+	put(2)
+	want := `{"atomic":false,"ops":[{"op":"put","key":"tower","access":"read-only","audience":{"all":true},"values":[{"type":"uint8","name":"hp","value":2}]}]}`
+	if got := string(s.compose(&request{})); got != want {
+		t.Errorf("the publish is\n%s, want\n%s", got, want)
+	}
+}
+
 // BenchmarkReassert makes the copy of 65,536 states pending and writes all publishes, as for a relay that took the
 // space over.
 func BenchmarkReassert(b *testing.B) {

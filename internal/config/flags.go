@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -254,12 +255,15 @@ func (s *Sessions) RedisURLs() []string {
 // redisServersMax is how many Redis servers an edge uses.
 const redisServersMax = 2
 
+// redisPath matches the database in the URL of a Redis server.
+var redisPath = regexp.MustCompile(`^/?\d{0,9}$`)
+
 // redisProblem says what is wrong with the URLs of Redis servers, without the text, which may have a password.
 func redisProblem(urls []string) string {
 	hosts := make(map[string]bool)
 	for _, text := range urls {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" {
+		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" || !redisPath.MatchString(u.Path) {
 			return "want redis://[user:password@]host:port[/db], or rediss:// for TLS, and a comma between two of them; in a password, a comma is %2C"
 		}
 		hosts[net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))] = true

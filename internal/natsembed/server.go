@@ -51,8 +51,17 @@ type Config struct {
 
 // A Server is a running NATS server.
 type Server struct {
-	srv       *server.Server
+	srv       running
 	temporary string // folder to remove
+}
+
+// running is *server.Server after its start. It is an interface for the compiler: each package that uses Server would compile the methods of
+// all generic types of which *server.Server is made, which are 400.
+type running interface {
+	ClientURL() string
+	InProcessConn() (net.Conn, error)
+	Shutdown()
+	WaitForShutdown()
 }
 
 // Start starts a server and returns when it accepts connections. Its error is one line that names the

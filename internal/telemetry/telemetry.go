@@ -40,12 +40,24 @@ const errorInterval = time.Minute
 // simulations, does nothing.
 type Telemetry struct {
 	registry *prometheus.Registry
-	provider *sdkmetric.MeterProvider
-	traces   *sdktrace.TracerProvider // nil if spans are not exported
-	logs     *sdklog.LoggerProvider   // nil if log lines are not exported
+	provider meterProvider
+	traces   provider               // nil if spans are not exported
+	logs     *sdklog.LoggerProvider // nil if log lines are not exported
 	queue    *spanQueue
 	tracer   *Tracer
 }
+
+// Two providers of the SDK are interfaces here, for the compiler: each package that uses Telemetry would compile the methods of all generic
+// types of which *sdkmetric.MeterProvider is made, which are 1,300.
+type (
+	provider interface {
+		Shutdown(context.Context) error
+	}
+	meterProvider interface {
+		metric.MeterProvider
+		provider
+	}
+)
 
 // Open reads the environment. service is "edge" or "relay", and node its name. Errors of
 // exports in the whole process go to log, at most one a minute; the error returned is one
@@ -94,8 +106,9 @@ func (t *Telemetry) openTraces(res *resource.Resource) error {
 		return err
 	}
 	t.queue = newSpanQueue(spans)
-	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.queue), sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	t.tracer = &Tracer{tracer: t.traces.Tracer(scope), sample: sample, bucket: newBucket()}
+	traces := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.queue), sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	t.traces = traces
+	t.tracer = &Tracer{tracer: traces.Tracer(scope), sample: sample, bucket: newBucket()}
 	return nil
 }
 

@@ -3,8 +3,9 @@
 // Package upgrade runs the last release beside the tree: under load it replaces the
 // relays and edges of a deployment one after the other, by those of the tree and back
 // again, and crashes edges while both releases serve. Sessions are in a log, and clients
-// and the game server send each other reliable messages all the time. Package history
-// judges the records; no interruption is excused.
+// and the game server send each other reliable messages all the time. The dnpctl of both
+// releases checks the deployment before, during and after. Package history
+// judges the records; no interruption is excused, and no check that fails.
 package upgrade
 
 import (
@@ -16,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -52,6 +55,8 @@ type run struct {
 	*play.Match
 	cfg  *Config
 	mode string // log mode of the edges of the tree
+
+	checks atomic.Int64 // with dnpctl
 }
 
 // Run writes a history, and checks it.
@@ -69,11 +74,13 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	if err != nil {
 		return v, err
 	}
+	r.check(ctx, r.Edges...)
 	for n := range cfg.Rounds {
 		if err = r.round(ctx, n); err != nil {
 			return v, fmt.Errorf("round %d: %w", n+1, err)
 		}
 	}
+	cfg.Progress("dnpctl checked the deployment %d times", r.checks.Load())
 	return r.Finish(ctx)
 }
 
@@ -121,6 +128,7 @@ func (r *run) round(ctx context.Context, n int) error {
 				return err
 			}
 		}
+		r.check(ctx, r.Edges...)
 	}
 	return nil
 }
@@ -132,7 +140,10 @@ func (r *run) replaceAll(ctx context.Context, how string, nodes []*rig.Node, bin
 	r.Log.Phase(how+" of "+program+"s", 0)
 	for i, n := range nodes {
 		r.cfg.Progress("%s of %s; %d interruptions so far", how, n.Name, r.Interrupted())
+		var checking sync.WaitGroup
+		checking.Go(func() { r.check(ctx, r.Edges[(i+1)%len(r.Edges)]) }) // an edge that stays
 		err := r.Log.During(how, n.Name, func() error { return r.replace(ctx, n, i, filepath.Join(bin, program)) })
+		checking.Wait()
 		if err == nil {
 			err = r.Check()
 		}
@@ -171,11 +182,11 @@ func (r *run) replace(ctx context.Context, n *rig.Node, i int, file string) erro
 	return r.Deployment.Restart(ctx, n)
 }
 
-// mixed checks the deployment with the dnpctl of both releases, and crashes an edge of
-// each while both serve.
-func (r *run) mixed(ctx context.Context, how string) error {
+// check has the dnpctl of both releases publish a state and see it at some edges.
+func (r *run) check(ctx context.Context, edges ...*rig.Node) {
 	for _, bin := range []string{r.cfg.Bin, r.cfg.Programs} {
-		for _, e := range r.Edges[:2] { // one of each release
+		for _, e := range edges {
+			r.checks.Add(1)
 			ctx, cancel := context.WithTimeout(ctx, checkMost)
 			out, err := exec.CommandContext(ctx, filepath.Join(bin, "dnpctl"), "check", play.Space, e.Host.At(rig.DNPPort), "--nats-url", strings.Join(r.NATSURLs, ",")).CombinedOutput()
 			cancel()
@@ -184,7 +195,13 @@ func (r *run) mixed(ctx context.Context, how string) error {
 			}
 		}
 	}
-	for i, e := range r.Edges[:2] {
+}
+
+// mixed checks edges of both releases while both serve, and crashes one of each.
+func (r *run) mixed(ctx context.Context, how string) error {
+	both := r.Edges[:2] // one of each release
+	r.check(ctx, both...)
+	for i, e := range both {
 		r.cfg.Progress("%s: kill -9 of %s (%s)", how, e.Name, e.File)
 		if err := r.Crash(ctx, "kill", i); err != nil {
 			return err
