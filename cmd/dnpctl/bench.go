@@ -57,7 +57,7 @@ type benchInterestCommand struct {
 	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
 	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too; - = to standard output, without the table."`
 	SVG     string        `name:"svg" env:"-" placeholder:"FILE" help:"Write a picture to this file: field, clients by the bytes that they receive, bands."`
-	Profile string        `env:"-" placeholder:"DIR" help:"Write CPU profiles of the edge and the relay in the first window to this folder."`
+	Profile string        `env:"-" placeholder:"DIR" help:"Write CPU profiles of the edge, the relay and this program in the first window to this folder."`
 }
 
 // Problems lists the invalid flags of c.

@@ -102,8 +102,9 @@ func (s *scene) assign(ctx context.Context, players int) (int, error) {
 	return end, nil
 }
 
-// publish plays the ticks of a timeline. A late message is sent at once; none is left out. With a swarm, truth goes on, too.
-func (s *scene) publish(ctx context.Context, space string, w *world, line *timeline, swarm *bench.Swarm) error {
+// publish plays the ticks of a timeline. A late message is sent at once, and late is set to the most of that; none is left out. With
+// a swarm, truth goes on, too.
+func (s *scene) publish(ctx context.Context, space string, w *world, line *timeline, swarm *bench.Swarm, late *time.Duration) error {
 	to, parts := s.subjects.Publish(space, ""), s.Load.parts()
 	for n := line.first; n < line.end && ctx.Err() == nil; n++ {
 		w.step()
@@ -118,6 +119,7 @@ func (s *scene) publish(ctx context.Context, space string, w *world, line *timel
 				case <-time.After(wait):
 				}
 			}
+			*late = max(*late, time.Since(line.due(n, part)))
 			first, end := s.Load.span(part)
 			if err := s.nc.Publish(to, bench.Message(first, end, func(b []byte, i int) []byte { return appendSet(b, w, i) })); err != nil {
 				return err
