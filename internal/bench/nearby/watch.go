@@ -37,14 +37,16 @@ type watch struct {
 	ids     int    // LinkIds that offers of objects have used
 	offered int    // pairs that were ever offered
 	figures window
+	motion  motion
 }
 
 // A client is what one client knows.
 type client struct {
-	eye   int     // the object that it is; -1 until it is told
-	links []int32 // the object of each link, by the order of LinkIds
-	known []int32 // the objects in its bands by truth
-	bytes uint64  // received in this window, with headers
+	eye      int      // the object that it is; -1 until it is told
+	links    []int32  // the object of each link, by the order of LinkIds
+	around   []around // at most one for each object
+	searchAt uint32   // the tick of the next search for more of them
+	bytes    uint64   // received in this window, with headers
 }
 
 // A pair is an object as one client sees it.
@@ -55,6 +57,7 @@ type pair struct {
 	band    uint8  // by truth
 	linked  bool
 	offered bool // ever
+	around  bool // it is in the list of the client
 }
 
 // A window is what a watch counts.
@@ -71,7 +74,7 @@ type window struct {
 }
 
 func newWatch(l *Load, w *world) *watch {
-	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States)}
+	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States), motion: newMotion(l)}
 	for i := range v.clients {
 		v.clients[i].eye = -1
 	}
@@ -216,9 +219,7 @@ func (v *watch) crossing(now time.Time, client, object int, p *pair) {
 func (v *watch) begin(line timeline) {
 	v.line, v.counts = line, false
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
-			v.pair(i, int(object)).crossed = 0
-		}
+		v.seen(i, func(_ int, p *pair) { p.crossed = 0 })
 	}
 }
 
@@ -230,43 +231,13 @@ func (v *watch) count(now time.Time, on bool) {
 		return
 	}
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
-			p := v.pair(i, int(object))
+		v.seen(i, func(object int, p *pair) {
 			if p.crossed > 0 && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
-				v.crossing(now, i, int(object), p)
-			}
-		}
-	}
-	v.counts = false
-}
-
-// compare works out the bands of some clients by truth, in the newest tick, and looks at what they show.
-func (v *watch) compare(now time.Time, first, end int) {
-	for i := first; i < end; i++ {
-		c := &v.clients[i]
-		if c.eye < 0 {
-			continue
-		}
-		eye := v.world.at(v.tick, c.eye)
-		stay := c.known[:0]
-		for _, object := range c.known {
-			p := v.pair(i, int(object))
-			if v.place(p, square(eye, v.world.at(v.tick, int(object)))); p.band != beyond {
-				stay = append(stay, object)
-			}
-		}
-		c.known = stay
-		v.world.index.near(eye, v.load.reach(), func(object int, square float64) {
-			if p := v.pair(i, object); p.band == beyond {
-				if v.place(p, square); p.band != beyond {
-					c.known = append(c.known, int32(object))
-				}
+				v.crossing(now, i, object, p)
 			}
 		})
-		if v.counts && (v.tick+uint32(i))%sampleTicks == 0 {
-			v.sample(now, i)
-		}
 	}
+	v.counts = false
 }
 
 // place puts a pair into the band of a distance.
@@ -286,29 +257,28 @@ func (v *watch) place(p *pair, square float64) {
 
 // sample looks at what a client shows.
 func (v *watch) sample(now time.Time, client int) {
-	for _, object := range v.clients[client].known {
-		p := v.pair(client, int(object))
+	v.seen(client, func(object int, p *pair) {
 		if v.inBandFor(p) < settled+v.load.ageMax(int(p.band)) {
-			continue
+			return
 		}
 		v.figures.samples++
 		if !p.linked {
 			v.figures.missing++
 		}
 		shown := max(p.seen, v.line.first)
-		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(int(object)))))
-	}
+		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(object))))
+	})
 }
 
 // lacks returns how many of the objects in sight of clients have no link, and how many there are.
 func (v *watch) lacks() (missing, all int) {
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
+		v.seen(i, func(_ int, p *pair) {
 			all++
-			if !v.pair(i, int(object)).linked {
+			if !p.linked {
 				missing++
 			}
-		}
+		})
 	}
 	return missing, all
 }

@@ -83,9 +83,14 @@ func newTranscript(t *testing.T) *transcript {
 	return s
 }
 
-// to places an object so far from the first client.
+// to places an object so far from the first client. Objects of a run do not jump, so the client looks at all again.
 func (s *transcript) to(object int, distance float64) {
 	s.v.world.walkers[object] = walker{x: -100 + distance, z: 100}
+	c := &s.v.clients[0]
+	c.searchAt = 0
+	for i := range c.around {
+		c.around[i].due = 0
+	}
 }
 
 // ticks lets ticks pass.
@@ -134,6 +139,50 @@ func (s *transcript) want(what string, got, want any) {
 
 // The object of these transcripts is of the first part of a tick, as the eye is.
 const object = 1
+
+// TestWatchBands compares the bands of a watch, which looks at few pairs, with those of a twin that looks at all in each tick.
+func TestWatchBands(t *testing.T) {
+	l := testLoad()
+	l.States, l.Clients, l.Side = 150, 5, 300
+	w := newWorld(l)
+	v := newWatch(l, w)
+	twin := make([]uint8, len(v.pairs))
+	for i := range twin {
+		twin[i] = beyond
+	}
+	for i := range v.clients {
+		v.clients[i].eye = i
+	}
+	looked, crossings := 0, 0
+	for range 4000 {
+		w.step()
+		v.tick = w.tick
+		for i := range v.clients {
+			for _, a := range v.clients[i].around {
+				if a.due <= v.tick {
+					looked++
+				}
+			}
+		}
+		v.compare(time.Time{}, 0, l.Clients)
+		for i := range v.clients {
+			eye := w.at(w.tick, v.clients[i].eye)
+			for object := range l.States {
+				at := i*l.States + object
+				was := twin[at]
+				if twin[at] = l.band(was, square(eye, w.at(w.tick, object))); twin[at] != was {
+					crossings++
+				}
+				if got := v.pairs[at].band; got != twin[at] {
+					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, got, twin[at])
+				}
+			}
+		}
+	}
+	if all := 4000 * len(twin); looked > all/5 || crossings < 1000 {
+		t.Errorf("%d of %d pairs were looked at because their time had come, with %d crossings: want at most a fifth, or nothing is spared, and many crossings", looked, all, crossings)
+	}
+}
 
 func TestWatchLatency(t *testing.T) {
 	s := newTranscript(t)
