@@ -106,6 +106,8 @@ func (s *scene) assign(ctx context.Context, players int) (int, error) {
 // a swarm, truth goes on, too.
 func (s *scene) publish(ctx context.Context, space string, w *world, line *timeline, swarm *bench.Swarm, late *time.Duration) error {
 	to, parts := s.subjects.Publish(space, ""), s.Load.parts()
+	var message []byte // NATS copies it
+	set := func(b []byte, i int) []byte { return appendSet(b, w, i) }
 	for n := line.first; n < line.end && ctx.Err() == nil; n++ {
 		w.step()
 		if swarm != nil {
@@ -121,7 +123,8 @@ func (s *scene) publish(ctx context.Context, space string, w *world, line *timel
 			}
 			*late = max(*late, time.Since(line.due(n, part)))
 			first, end := s.Load.span(part)
-			if err := s.nc.Publish(to, bench.Message(first, end, func(b []byte, i int) []byte { return appendSet(b, w, i) })); err != nil {
+			message = bench.AppendMessage(message, first, end, set)
+			if err := s.nc.Publish(to, message); err != nil {
 				return err
 			}
 			if swarm != nil {
