@@ -37,7 +37,7 @@ type Figures struct {
 	PlainCores  float64 `json:"edge_cores_without_interest"` // of an edge that follows the same states and has no clients
 	RelayCores  float64 `json:"relay_cores"`
 	NATSCores   float64 `json:"nats_cores"`
-	BenchCores  float64 `json:"bench_cores"` // of the publisher and the clients
+	BenchCores  float64 `json:"bench_cores"`    // of the publisher and the clients
 	LatencyP50  float64 `json:"latency_ms_p50"` // within the inner band
 	LatencyP99  float64 `json:"latency_ms_p99"`
 	LatencyMax  float64 `json:"latency_ms_max"`
@@ -152,7 +152,9 @@ func (s *scene) costs(f *Figures, rounds []round, middle func(func(*round) float
 	f.NATSMicros = each(func(r *roles) time.Duration { return r.nats })
 	f.RelayMicros = each(func(r *roles) time.Duration { return r.relay })
 	f.EdgeMicros = each(func(r *roles) time.Duration { return r.edge })
-	f.EdgeUpdate = middle(func(r *round) float64 { return bench.Ratio(micros(r.with.cpu.edge), float64(r.near.updates+r.near.repeats)) })
+	f.EdgeUpdate = middle(func(r *round) float64 {
+		return bench.Ratio(micros(r.with.cpu.edge), float64(r.near.updates+r.near.repeats))
+	})
 	for i := range rounds {
 		p := &rounds[i].with
 		if idle := p.cores(p.idle); i == 0 || idle < f.IdleCores {
