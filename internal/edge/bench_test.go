@@ -226,13 +226,14 @@ func BenchmarkField(b *testing.B) {
 		}
 		return c.publish(`{"ops":[` + strings.Join(ops, ",") + `]}`)
 	}
+	var batches [][]byte
+	for i := range b.N {
+		batches = append(batches, set(1+i/fieldParts, i%fieldParts))
+	}
 	before := c.worker.ep.Stats().UpdatesOut
 	b.ReportAllocs()
 	b.ResetTimer()
-	for i := range b.N {
-		b.StopTimer()
-		batch := set(1+i/fieldParts, i%fieldParts)
-		b.StartTimer()
+	for _, batch := range batches {
 		c.now = c.now.Add(50 * time.Millisecond / fieldParts)
 		c.worker.post(len(batch), func(w *Worker, now time.Time) { w.live(now, "s", batch) })
 		if _, err := c.worker.Turn(c.now, nil); err != nil {
