@@ -28,6 +28,10 @@ type Figures struct {
 
 	KiBP50      float64 `json:"client_kib_per_s_p50"` // with UDP and IPv4 headers
 	KiBP95      float64 `json:"client_kib_per_s_p95"`
+	KiBMean     float64 `json:"client_kib_per_s_mean"`
+	KiBRepeats  float64 `json:"client_kib_per_s_repeats"`          // of these, values that the client had
+	KiBOffers   float64 `json:"client_kib_per_s_offers"`           // of these, offers of links with their values
+	KiBRest     float64 `json:"client_kib_per_s_rest"`             // of these, what brings no values
 	KiBAll      float64 `json:"client_kib_per_s_without_interest"` // all states in all ticks, with as many bytes per update
 	Updates     float64 `json:"updates_per_s"`
 	Repeats     float64 `json:"repeats_per_s"`
@@ -114,15 +118,7 @@ func (s *scene) summary(rounds []round) *Figures {
 		return list
 	}
 	middle := func(of func(*round) float64) float64 { return bench.Median(list(of)) }
-	wall := func(r *round) float64 { return r.with.wall.Seconds() }
-	f.KiBP50 = middle(func(r *round) float64 { return r.kib(0.5) })
-	f.KiBP95 = middle(func(r *round) float64 { return r.kib(0.95) })
-	f.Updates = middle(func(r *round) float64 { return float64(r.near.updates) / wall(r) })
-	f.Repeats = middle(func(r *round) float64 { return float64(r.near.repeats) / wall(r) })
-	f.PerUpdate = middle(func(r *round) float64 {
-		return bench.Ratio(float64(r.near.bytes), float64(r.near.updates+r.near.repeats))
-	})
-	f.KiBAll = float64(l.States*l.Hz) * f.PerUpdate / 1024
+	s.bytes(f, middle)
 	f.EdgeCores = middle((*round).edgeCores)
 	f.PerCore = bench.Ratio(float64(l.Clients), f.EdgeCores)
 	f.PlainCores = middle(func(r *round) float64 { return r.without.cores(r.without.cpu.edge) })
@@ -138,6 +134,29 @@ func (s *scene) summary(rounds []round) *Figures {
 		f.picture = s.watch.picture(&rounds[len(rounds)-1])
 	})
 	return f
+}
+
+// bytes sets what clients receive.
+func (s *scene) bytes(f *Figures, middle func(func(*round) float64) float64) {
+	l := &s.Load
+	wall := func(r *round) float64 { return r.with.wall.Seconds() }
+	f.KiBP50 = middle(func(r *round) float64 { return r.kib(0.5) })
+	f.KiBP95 = middle(func(r *round) float64 { return r.kib(0.95) })
+	mean := func(bytes func(*window) uint64) float64 {
+		return middle(func(r *round) float64 {
+			return bench.Ratio(float64(bytes(&r.near)), wall(r)*1024*float64(l.Clients))
+		})
+	}
+	f.KiBMean = mean(func(w *window) uint64 { return w.bytes })
+	f.KiBRepeats = mean(func(w *window) uint64 { return w.again })
+	f.KiBOffers = mean(func(w *window) uint64 { return w.offers })
+	f.KiBRest = mean(func(w *window) uint64 { return w.rest })
+	f.Updates = middle(func(r *round) float64 { return float64(r.near.updates) / wall(r) })
+	f.Repeats = middle(func(r *round) float64 { return float64(r.near.repeats) / wall(r) })
+	f.PerUpdate = middle(func(r *round) float64 {
+		return bench.Ratio(float64(r.near.bytes), float64(r.near.updates+r.near.repeats))
+	})
+	f.KiBAll = float64(l.States*l.Hz) * f.PerUpdate / 1024
 }
 
 // costs sets what the processes and the rest of the machine used.
@@ -260,7 +279,9 @@ func Write(w io.Writer, f *Figures) error {
 		how = "all at once"
 	}
 	fmt.Fprintf(w, "%d states at %d Hz, %s, %d clients, a field of %v × %v, %d workers, %d rounds\n", f.States, f.Hz, how, f.Clients, f.Side, f.Side, f.Workers, f.Rounds)
-	fmt.Fprintf(w, "%.0f changes/s; clients receive %.0f updates/s of %.1f wire bytes, and %.0f repeats/s\n\n", float64(f.States*f.Hz), f.Updates, f.PerUpdate, f.Repeats)
+	fmt.Fprintf(w, "%.0f changes/s; clients receive %.0f updates/s of %.1f wire bytes, and %.0f repeats/s\n", float64(f.States*f.Hz), f.Updates, f.PerUpdate, f.Repeats)
+	fmt.Fprintf(w, "a client receives %.1f KiB/s on average: changes %.1f, repeats %.1f, offers of links %.1f, the rest %.1f\n\n",
+		f.KiBMean, f.KiBMean-f.KiBRepeats-f.KiBOffers-f.KiBRest, f.KiBRepeats, f.KiBOffers, f.KiBRest)
 	bars := f.bars()
 	err := errors.Join(writeBars(w, bars), f.writeCosts(w))
 	line := func(format string, args ...any) {

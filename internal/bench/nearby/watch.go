@@ -66,6 +66,9 @@ type window struct {
 	repeats   uint64 // that did not
 	unseen    uint64 // of objects that are out of sight
 	bytes     uint64 // with headers
+	again     uint64 // of these, the share of repeats in LinkUpdates
+	offers    uint64 // of these, in offers of links
+	rest      uint64 // of these, in what is neither a LinkUpdate nor an offer
 	latency   bench.Histogram
 	crossings []bench.Histogram // by the band that was entered
 	ages      []bench.Histogram // by band
@@ -99,8 +102,7 @@ func (v *watch) pair(client, object int) *pair { return &v.pairs[client*v.load.S
 func (v *watch) Received(_ time.Time, client int, data []byte) {
 	c := &v.clients[client]
 	if v.counts {
-		c.bytes += uint64(len(data)) + udpHeaders
-		v.figures.bytes += uint64(len(data)) + udpHeaders
+		v.weigh(c, wire.Command(data[0]), uint64(len(data))+udpHeaders)
 	}
 	if wire.Command(data[0]) != wire.CommandLinkDown {
 		return
@@ -111,6 +113,19 @@ func (v *watch) Received(_ time.Time, client int, data []byte) {
 			v.pair(client, int(object)).linked = false
 		}
 		c.links[slot] = noObject
+	}
+}
+
+// weigh counts the bytes of a datagram.
+func (v *watch) weigh(c *client, what wire.Command, n uint64) {
+	c.bytes += n
+	v.figures.bytes += n
+	switch what {
+	case wire.CommandLinkUpdate:
+	case wire.CommandReliableLinkState:
+		v.figures.offers += n
+	default:
+		v.figures.rest += n
 	}
 }
 
@@ -149,7 +164,13 @@ func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
 
 // Updated reads a LinkUpdate.
 func (v *watch) Updated(now time.Time, client int, data []byte) {
-	c := &v.clients[client]
+	c, f := &v.clients[client], &v.figures
+	updates, repeats := f.updates, f.repeats
+	defer func() {
+		if updates, repeats = f.updates-updates, f.repeats-repeats; repeats > 0 {
+			f.again += (uint64(len(data)) + 1 + udpHeaders) * repeats / (updates + repeats)
+		}
+	}()
 	r := wire.Denetwork.UpdateReader(data)
 	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
 		object, slot := int32(noObject), bench.SlotOf(id)

@@ -200,6 +200,11 @@ func TestWatchLatency(t *testing.T) {
 	s.want("the latency", f.latency.Quantile(1), 7*time.Millisecond)
 	s.want("bytes", f.bytes, 2*(1+1+2+1+2+8+udpHeaders))
 	s.want("bytes of the client", s.v.clients[0].bytes, f.bytes)
+	s.want("bytes of the repeat", f.again, f.bytes/2)
+	s.v.Received(s.now, 0, []byte{byte(wire.CommandReliableLinkState), 0})
+	s.v.Received(s.now, 0, []byte{byte(wire.CommandReliableAck), 0, 0})
+	s.want("bytes of offers", f.offers, 2+udpHeaders)
+	s.want("bytes of the rest", f.rest, 3+udpHeaders)
 }
 
 func TestWatchCrossings(t *testing.T) {
@@ -295,6 +300,32 @@ func TestDoubt(t *testing.T) {
 			if missed := what != "" && strings.HasPrefix(b.what, what); b.met == missed {
 				t.Errorf("%s changed: the bar %q is met: %v", what, b.what, b.met)
 			}
+		}
+	}
+}
+
+// TestWrite checks that the table names the bars that are missed, and says when the machine was saturated.
+func TestWrite(t *testing.T) {
+	f := &Figures{
+		Updates: 1, LatencyP99: 20, LatencyMax: 30, NATSBytes: 1, NATSRatio: 1, RelayRatio: 1, KiBP95: 50, EdgeCores: 1, CrossingP99: 200, LinkIDs: 9, Pairs: 9,
+		Bands: []Band{{Within: 1}}, Crossings: []Crossing{{Count: 1, P99: 200, AgeP99: 50, AgeMax: 75}}, Cores: 2, IdleCores: 0.3,
+	}
+	for _, c := range []struct {
+		change  func()
+		has, no string
+	}{
+		{func() {}, "met all 10 bars", "warning"},
+		{func() { f.KiBP95, f.LatencyP99 = 97, 26 }, "missed 2 of 10 bars: KiB/s per client, p95; latency within the inner band, ms, p99\n", "met all"},
+		{func() { f.IdleCores, f.OtherCores = 0.19, 0.7 }, "warning: the machine was saturated: 0.19 of its 2 cores were idle, and other programs used 0.70", "the publisher was"},
+		{func() { f.LateMax = 120 }, "warning: the publisher was up to 120 ms late\n", "met all"},
+	} {
+		c.change()
+		var b strings.Builder
+		if err := Write(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), c.has) || strings.Contains(b.String(), c.no) {
+			t.Errorf("want %q and no %q:\n%s", c.has, c.no, b.String())
 		}
 	}
 }
