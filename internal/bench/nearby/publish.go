@@ -69,7 +69,7 @@ func (s *scene) join(ctx context.Context) error {
 		})
 		if eyes == s.Load.Clients && missing == 0 && s.plain.Connected() == 1 {
 			bench.Progress("%d clients have %d links after %v", eyes, all, time.Since(start).Round(time.Millisecond))
-			return nil
+			return s.events.Unsubscribe() // NATS would carry a copy of each event for it
 		}
 		if err := s.stack.Check(); err != nil {
 			return err

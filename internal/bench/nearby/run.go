@@ -50,6 +50,7 @@ type scene struct {
 	*Runner
 	stack    *bench.Stack
 	nc       *nats.Conn
+	events   *nats.Subscription // until all clients have joined
 	subjects subject.Names
 	swarm    *bench.Swarm
 	plain    *bench.Swarm // the one client of the space without interest
@@ -97,7 +98,7 @@ func (s *scene) open(ctx context.Context) (err error) {
 	if s.nc, err = nats.Connect(s.stack.URL, nats.Name("bench")); err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
-	if _, err := s.nc.Subscribe(s.subjects.Event(nearSpace), s.event); err != nil {
+	if s.events, err = s.nc.Subscribe(s.subjects.Event(nearSpace), s.event); err != nil {
 		return err
 	}
 	if err := s.put(ctx); err != nil {

@@ -97,8 +97,11 @@ func (v *watch) look(client int, eye point, a *around) bool {
 	s := square(eye, v.world.at(v.tick, int(a.object)))
 	v.place(p, s)
 	ticks := v.motion.ticks(v.load.toBorder(p.band, math.Sqrt(s)))
-	a.due = v.tick + ticks
 	p.around = p.band != beyond || ticks <= searchTicks
+	if p.crossed > 0 { // it matters whether it is inside of its border
+		ticks = 1
+	}
+	a.due = v.tick + ticks
 	return p.around
 }
 

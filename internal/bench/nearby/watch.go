@@ -3,6 +3,7 @@
 package nearby
 
 import (
+	"math"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -53,7 +54,7 @@ type client struct {
 type pair struct {
 	seen    uint32 // the newest tick that the client shows
 	since   uint32 // the tick with which it came into its band by truth
-	crossed uint32 // the tick of a crossing inwards that does not show yet; 0 for none
+	crossed uint32 // the tick of a crossing inwards that does not show yet, or withdrawn; 0 for none
 	band    uint8  // by truth
 	linked  bool
 	offered bool // ever
@@ -197,7 +198,7 @@ func (v *watch) show(now time.Time, client, object int, value []byte) {
 	p := v.pair(client, object)
 	newer := n > p.seen
 	p.seen = max(p.seen, n)
-	if p.crossed > 0 && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
+	if p.crossed > 0 && p.crossed != withdrawn && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
 		v.crossing(now, client, object, p)
 	}
 	if !v.counts {
@@ -253,7 +254,7 @@ func (v *watch) count(now time.Time, on bool) {
 	}
 	for i := range v.clients {
 		v.seen(i, func(object int, p *pair) {
-			if p.crossed > 0 && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
+			if p.crossed > 0 && p.crossed != withdrawn && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
 				v.crossing(now, i, object, p)
 			}
 		})
@@ -265,16 +266,26 @@ func (v *watch) count(now time.Time, on bool) {
 func (v *watch) place(p *pair, square float64) {
 	was := p.band
 	p.band = v.load.band(was, square)
+	if p.band != was {
+		p.since = v.tick
+	}
+	inside := p.band != beyond && square <= v.load.Bands[p.band].Within*v.load.Bands[p.band].Within
 	switch {
-	case p.band == was:
-		return
-	case p.band < was && p.crossed == 0 && (!p.linked || p.seen+v.load.fresh(p.band) < v.tick): // a link that slept for a moment only has a value that is fresh enough
-		p.crossed = v.tick
 	case p.band > was:
 		p.crossed = 0 // it came back before it showed
+	case p.crossed == withdrawn && inside, p.band < was && p.crossed == 0:
+		p.crossed = 0
+		if !p.linked || p.seen+v.load.fresh(p.band) < v.tick { // a link that slept for a moment only has a value that is fresh enough
+			p.crossed = v.tick
+		}
+	case p.crossed > 0 && !inside:
+		p.crossed = withdrawn
 	}
-	p.since = v.tick
 }
+
+// withdrawn is the crossing of an object that was outside of the border again before it showed, and is in the gap behind it. An
+// edge that looks at it there has not seen it inside, and has promised nothing. When it is inside again, it crosses anew.
+const withdrawn = math.MaxUint32
 
 // sample looks at what a client shows.
 func (v *watch) sample(now time.Time, client int) {

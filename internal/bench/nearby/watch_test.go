@@ -176,6 +176,7 @@ func TestWatchBands(t *testing.T) {
 				if got := v.pairs[at].band; got != twin[at] {
 					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, got, twin[at])
 				}
+				v.pairs[at].crossed = 0 // what is not shown yet is looked at in each tick
 			}
 		}
 	}
@@ -228,6 +229,32 @@ func TestWatchCrossings(t *testing.T) {
 	s.ticks(10)
 	s.v.count(s.now, false)
 	s.want("age of a crossing that did not show by the end", s.v.figures.crossings[0].Quantile(1), 9*50*time.Millisecond)
+}
+
+// TestWatchWithdraws has an object come inside of a border for a tick, and stay in the gap behind it: that it does not show is no
+// failure before it is inside again.
+func TestWatchWithdraws(t *testing.T) {
+	s := newTranscript(t)
+	s.ticks(1)
+	s.v.pair(0, 0).crossed = 0 // that of its own object does not count
+	s.v.count(s.now, true)
+	at := func(distance float64, ticks int) { // without the looks that jumps of a test need
+		s.v.world.walkers[object] = walker{x: -100 + distance, z: 100}
+		s.ticks(ticks)
+	}
+	s.to(object, 119.5)
+	s.ticks(1)
+	at(120.5, 20)
+	s.want("the band of an object in the gap", s.v.pair(0, object).band, 2)
+	at(119.5, 4)
+	s.v.count(s.now.Add(150*time.Millisecond), false)
+	s.want("an object that has been inside for 300 ms is not late", s.v.figures.crossings[2].Count(), 0)
+	s.v.count(s.now, true)
+	s.v.line.counted = 1
+	s.link(0x8001, object, s.v.tick)
+	s.want("how long it has been inside again when it shows", s.v.figures.crossings[2].Quantile(1), 3*50*time.Millisecond)
+	at(120.5, 1)
+	s.want("what shows is not pending", s.v.pair(0, object).crossed, 0)
 }
 
 func TestWatchAgesAndLinks(t *testing.T) {
