@@ -88,6 +88,8 @@ func TestParser(t *testing.T) {
 	}
 	for _, body := range examples {
 		sameParse(t, &r, body, "")
+		sameParse(t, &r, body, "tower")
+		sameParse(t, &r, body, "another")
 	}
 }
 
