@@ -50,8 +50,8 @@ type Figures struct {
 	RelayRatio  float64 `json:"relay_cpu_to_without_interest"`
 	RelaySpread float64 `json:"relay_cpu_to_without_interest_spread"`
 
-	// CPU time of each role for each change of a state, whoever gets it. Unlike cores and times it does not depend on whether the
-	// cores keep up.
+	// CPU time of each role for each change of a state, whoever gets it. It depends less than cores and times do
+	// on whether the cores keep up: programs that are late do more at once, and edges repeat more.
 	BenchMicros float64 `json:"bench_us_per_change"`
 	NATSMicros  float64 `json:"nats_us_per_change"`
 	RelayMicros float64 `json:"relay_us_per_change"`
@@ -294,7 +294,7 @@ func Write(w io.Writer, f *Figures) error {
 		line("met all %d bars", len(bars))
 	}
 	if f.saturated() {
-		line("warning: the machine was saturated: %.2f of its %.0f cores were idle, and other programs used %.2f; what waits for a core is late, and values that are late are repeated, so bytes, times and ages say little; CPU time per change does not depend on it",
+		line("warning: the machine was saturated: %.2f of its %.0f cores were idle, and other programs used %.2f; what waits for a core is late, and values that are late are repeated, so bytes, times and ages say little; CPU time per change says more",
 			f.IdleCores, f.Cores, f.OtherCores)
 	}
 	if f.LateMax > ms(latencyMax) {
