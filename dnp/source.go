@@ -293,7 +293,8 @@ type refresher struct {
 	step     uint8         // the next of Config.Refresh
 	quiet    instant       // the Flush of the last true change
 	base     uint32        // values newer than this are to be repeated
-	shift    time.Duration // how much later the repeats are because of a rhythm of changes
+	shift    time.Duration // how much later the repeats are because a change is expected
+	rhythm   time.Duration // the part of that which a rhythm of changes shows
 	expected time.Duration // see Expect
 }
 
@@ -305,9 +306,10 @@ const rhythmMax = 125 * time.Millisecond
 // rhythmShift returns by how much to put off the repeats of a Source whose values were
 // all replaced after pause: the next change is expected after the same time, and makes up
 // for a loss as well as a repeat would. Without it, states that change ten times a second
-// would be sent twenty times.
+// would be sent twenty times, and those that change twenty times a second whenever a change
+// is more than 10 ms late.
 func rhythmShift(pause, first time.Duration) time.Duration {
-	if pause < first || pause > rhythmMax {
+	if pause > rhythmMax {
 		return 0
 	}
 	return expectedShift(pause, first)
@@ -330,11 +332,14 @@ func (s *Source) flushed(now instant) {
 	}
 	switch {
 	case r.timer.place == 0:
+		r.rhythm = 0
 		r.base, r.shift = s.version-1, expectedShift(r.expected, steps[0])
 	case s.replaced():
-		r.base, r.shift = s.version-1, max(rhythmShift(now.sub(r.quiet), steps[0]), expectedShift(r.expected, steps[0]))
+		// The pause behind a change that came late is short, and the next one is longer again.
+		r.rhythm = max(rhythmShift(now.sub(r.quiet), steps[0]), r.rhythm/2)
+		r.base, r.shift = s.version-1, max(r.rhythm, expectedShift(r.expected, steps[0]))
 	default: // the other values must not wait for the rhythm of one
-		r.shift = 0
+		r.rhythm, r.shift = 0, 0
 	}
 	r.step, r.quiet = 0, now
 	// A timer that is set already is early at worst; onTimer checks again. That

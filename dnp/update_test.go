@@ -165,6 +165,60 @@ func TestRefreshKnowsRhythm(t *testing.T) {
 	}
 }
 
+// TestRefreshToleratesLateness changes a state in several rhythms, and counts the repeats until the last change, and how long
+// after that the first one comes.
+func TestRefreshToleratesLateness(t *testing.T) {
+	steady := func(n, pause int) (all []int) {
+		for range n {
+			all = append(all, pause)
+		}
+		return all
+	}
+	repeat := func(n int, pauses ...int) (all []int) {
+		for range n {
+			all = append(all, pauses...)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		why    string
+		pauses []int // between changes, in milliseconds
+		most   uint64
+		first  int // milliseconds from the last change to the first repeat, at most
+	}{
+		{"twenty changes a second", steady(40, 50), 0, 75},
+		{"each tenth of them 22 ms late: no repeat before 75 ms", repeat(4, append(steady(8, 50), 72, 28)...), 0, 90},
+		{"each second of them 15 ms late", repeat(20, 65, 35), 1, 100}, // one before the rhythm is known
+		{"each second of them 20 ms late", repeat(20, 70, 30), 1, 105},
+		{"a rhythm that becomes faster: its earlier pauses are forgotten", append(steady(10, 120), steady(10, 20)...), 1, 61},
+	} {
+		cfg := quiet()
+		cfg.Refresh = nil
+		s, src := linked(t, cfg, true, "uint8")
+		wait := func(ms int) {
+			for range ms {
+				s.wait(time.Millisecond)
+				s.flush()
+			}
+		}
+		for n, pause := range c.pauses {
+			set(src, 0, fmt.Sprintf("%02x", n+1))
+			s.flush()
+			wait(pause)
+		}
+		if n := s.e.stats.Refreshes; n > c.most {
+			t.Errorf("%s: %d refreshes, want %d", c.why, n, c.most)
+		}
+		before := s.e.stats.Refreshes
+		set(src, 0, "ff")
+		s.flush()
+		wait(c.first)
+		if n := s.e.stats.Refreshes - before; n != 1 {
+			t.Errorf("%s: %d refreshes within %d ms of the last change, want one", c.why, n, c.first)
+		}
+	}
+}
+
 // TestRefreshExpectsChanges changes a state five times a second, as its owner said, and once in a second.
 func TestRefreshExpectsChanges(t *testing.T) {
 	for _, period := range []time.Duration{200 * time.Millisecond, time.Second} {

@@ -9,11 +9,12 @@ import (
 
 const (
 	// lookInterval is the time between two looks at a sight. It is most of the time that a crossing of a border
-	// takes to show.
-	lookInterval = 250 * time.Millisecond
+	// takes to show. 300 ms are promised: the rest is for the tick of the relay, the step of the worker's turns, and
+	// for nodes that do not get a core at once.
+	lookInterval = 200 * time.Millisecond
 
 	// jumpPause is the least time between two looks out of turn at one sight. An eye that always jumps, because
-	// bands are small or because somebody makes it, costs at most five times as much as one that does not.
+	// bands are small or because somebody makes it, costs at most four times as much as one that does not.
 	jumpPause = 50 * time.Millisecond
 
 	// jumpPart is the part of the nearest border of all rules by which an eye may move before its sight is looked
@@ -59,7 +60,7 @@ func (s *Sight) Eyes() []Point { return s.eyes }
 // Seen returns how many objects are in a band of the sight.
 func (s *Sight) Seen() int { return len(s.known) }
 
-// A Bander keeps the bands of sights up to date. It looks at each sight with an eye every 250 ms, evenly spread
+// A Bander keeps the bands of sights up to date. It looks at each sight with an eye every 200 ms, evenly spread
 // over that time, and at once when an eye jumps.
 type Bander struct {
 	grid   *Grid

@@ -142,7 +142,7 @@ func TestJump(t *testing.T) {
 		f.bander.Advance(f.now, func(Change) {})
 	}
 	if n := f.bander.Looks() - looks; n < 15 || n > 25 {
-		t.Errorf("an eye that jumps all the time is looked at %d times a second, want about 20 and 4", n)
+		t.Errorf("an eye that jumps all the time is looked at %d times a second, want about 20 and 5", n)
 	}
 }
 

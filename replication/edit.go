@@ -115,8 +115,10 @@ func (s *schema) namesText() string {
 
 // find returns the index of the value that a publisher addresses as name.
 func (s *schema) find(name string) (int, *Error) {
-	if i, ok := s.index[name]; ok {
-		return i, nil
+	if name != "" && name[0] > '9' { // no name begins with a digit
+		if i, ok := s.index[name]; ok {
+			return i, nil
+		}
 	}
 	i, err := strconv.ParseUint(name, 10, 16)
 	switch {

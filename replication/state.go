@@ -153,14 +153,15 @@ func (t *table[S]) sweep(drop func(S)) {
 
 // lookup returns the state that an op names by its key.
 func (t *table[S]) lookup(key string) (st S, err *Error) {
-	if !subject.ValidKey(key) || reserved(key) {
-		return st, Errorf(CodeBadRequest, "%q is not a key", key)
-	}
 	st, ok := t.byKey[key]
-	if !ok {
-		return st, Errorf(CodeUnknownState, "no state has the key %q", key)
+	switch {
+	case ok && !st.state().hidden:
+		return st, nil
+	case ok, !subject.ValidKey(key), reserved(key):
+		var none S
+		return none, Errorf(CodeBadRequest, "%q is not a key", key)
 	}
-	return st, nil
+	return st, Errorf(CodeUnknownState, "no state has the key %q", key)
 }
 
 // sortedKeys returns the sorted keys of all states but records.

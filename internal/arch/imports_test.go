@@ -124,7 +124,7 @@ var rules = map[string][]string{
 	"internal/natstest":     {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":       {"internal/turn/heap"},
 	"internal/bench":        {"internal/auth", "internal/edge/certificate", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},
-	"internal/bench/nearby": {"internal/bench", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync"},
+	"internal/bench/nearby": {"internal/bench", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync"},
 	"internal/proc":         {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":         {},
 	"internal/mutants":      {}, // runs the go command, for tests only

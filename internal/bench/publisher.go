@@ -63,7 +63,12 @@ const holdPause = 50 * time.Millisecond
 
 // Message returns a publish with the ops of items first to end-1, or nil if none has any.
 func Message(first, end int, appendOp func(b []byte, i int) []byte) []byte {
-	b := []byte(`{"ops":[`)
+	return AppendMessage(nil, first, end, appendOp)
+}
+
+// AppendMessage is [Message] in memory of the caller, whose content it replaces.
+func AppendMessage(b []byte, first, end int, appendOp func(b []byte, i int) []byte) []byte {
+	b = append(b[:0], `{"ops":[`...)
 	for i := first; i < end; i++ {
 		before := len(b)
 		if b = appendOp(b, i); len(b) > before {

@@ -34,6 +34,22 @@ type crowd struct {
 const crowdStates = 100
 
 func newCrowd(t testing.TB, clients int) *crowd {
+	c := newClients(t, clients)
+	for i := range crowdStates {
+		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i))
+	}
+	c.follow()
+	c.settle(400)
+	for _, p := range c.clients {
+		if n := len(p.Links()); n < crowdStates {
+			t.Fatalf("a client has %d links, want %d", n, crowdStates)
+		}
+	}
+	return c
+}
+
+// newClients returns a worker with clients that have connected.
+func newClients(t testing.TB, clients int) *crowd {
 	c := &crowd{TB: t, now: simnet.Epoch, clients: make(map[netip.AddrPort]*dnptest.Client)}
 	hub := membus.New(membus.Config{Schedule: func(time.Duration, func()) {}})
 	e, err := New(Config{Node: "e", OpenSpace: "s", Bus: hub.Node("e"), Workers: 1, Log: slog.New(slog.DiscardHandler)})
@@ -55,32 +71,31 @@ func newCrowd(t testing.TB, clients int) *crowd {
 		c.clients[addr].Connect(c.now)
 	}
 	c.turn()
+	return c
+}
+
+// follow lets the replica have what the store has. The first batch cannot be applied without keyframes, which the replica requests.
+func (c *crowd) follow() {
 	replica := c.worker.Replica("s")
-	for i := range crowdStates {
-		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i))
-	}
-	// The first batch cannot be applied without keyframes: answer the request.
 	request, ok := replica.Advance(c.now.Add(10 * time.Second))
 	if !ok {
-		t.Fatal("the replica requests no keyframes")
+		c.Fatal("the replica requests no keyframes")
 	}
 	for _, part := range c.store.Repair(c.now, request) {
 		replica.ApplyReply(c.now, part)
 	}
 	c.store.Advance(c.now)
-	for range 400 {
+}
+
+// settle lets clients answer what they are sent.
+func (c *crowd) settle(turns int) {
+	for range turns {
 		c.now = c.now.Add(20 * time.Millisecond)
 		for _, p := range c.clients {
 			p.Advance(c.now)
 		}
 		c.turn()
 	}
-	for _, p := range c.clients {
-		if n := len(p.Links()); n < crowdStates {
-			t.Fatalf("a client has %d links, want %d", n, crowdStates)
-		}
-	}
-	return c
 }
 
 func (c *crowd) turn() {
@@ -160,6 +175,75 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*clients*crowdStates), "ns/update")
 	b.ReportMetric(float64(c.sent)/float64(b.N*clients*crowdStates), "B/update")
+}
+
+// A field is a crowd that is spread among states with an interest, as bench-interest has them: one client for twenty states,
+// and a field of 1,600 for each of them.
+const (
+	fieldStates  = 1000
+	fieldClients = fieldStates / 20
+	fieldParts   = 20 // batches in which all states change
+)
+
+func newField(t testing.TB) *crowd {
+	c := newClients(t, fieldClients)
+	c.publish(`{"op":"interest","name":"near","at":"pos","axes":"xz","bands":[{"within":100},{"within":300,"rate":5,"precision":4},{"within":600,"rate":1,"precision":16}]}`)
+	for i := range fieldStates {
+		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","interest":"near","values":[{"name":"pos","type":"vector3f16","precision":0.1,"value":%s},{"name":"rot","type":"quaternionf16","value":[0,0,0,1]}]}`, i, fieldPlace(i, 0)))
+	}
+	for i, p := range c.worker.spaces.Presences("s") {
+		c.store.Join(p.Client, p.Session)
+		c.publish(fmt.Sprintf(`{"op":"eye","client":%q,"at":"k%d"}`, p.Client, i))
+	}
+	c.follow()
+	c.settle(1000)
+	links := 0
+	for _, p := range c.clients {
+		links += len(p.Links())
+	}
+	if links < fieldClients*fieldStates/5 {
+		t.Fatalf("the clients have %d links", links)
+	}
+	return c
+}
+
+// fieldPlace returns where a state is, of which one that moves to and fro stays within a metre. The places of a lattice that is
+// turned are spread evenly.
+func fieldPlace(i, round int) string {
+	const side, row = 1265, 32
+	x, z := float64(i%row)/row*side, float64(i/row)/row*side
+	return fmt.Sprintf("[%.1f,0,%.1f]", x-side/2+float64(i*7%41)/2+float64(round%2), z-side/2+float64(i*11%43)/2)
+}
+
+// BenchmarkField brings a batch of 50 changed states to those of 50 clients that are near enough. One operation is one batch.
+func BenchmarkField(b *testing.B) {
+	c := newField(b)
+	c.deaf = true
+	set := func(round, part int) []byte {
+		var ops []string
+		for i := part; i < fieldStates; i += fieldParts {
+			ops = append(ops, fmt.Sprintf(`{"op":"set","key":"k%d","values":{"0":%s,"1":[%d,0,0,1]}}`, i, fieldPlace(i, round), round))
+		}
+		return c.publish(`{"ops":[` + strings.Join(ops, ",") + `]}`)
+	}
+	var batches [][]byte
+	for i := range b.N {
+		batches = append(batches, set(1+i/fieldParts, i%fieldParts))
+	}
+	before := c.worker.ep.Stats().UpdatesOut
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, batch := range batches {
+		c.now = c.now.Add(50 * time.Millisecond / fieldParts)
+		c.worker.post(len(batch), func(w *Worker, now time.Time) { w.live(now, "s", batch) })
+		if _, err := c.worker.Turn(c.now, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	n := float64(b.N) * fieldStates / fieldParts
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/change")
+	b.ReportMetric(float64(c.worker.ep.Stats().UpdatesOut-before)/n, "updates/change")
 }
 
 // TestFanOutAllocates wants no allocation per update.

@@ -161,6 +161,39 @@ func CPU(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// Machine returns for how long the cores of this machine, together, have been busy and idle since it started. Time in which a
+// core was another machine's counts as busy. Both are 0 if the kernel does not say.
+func Machine() (busy, idle time.Duration) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	return machine(string(text))
+}
+
+// machine reads the first line of /proc/stat, as proc(5) describes it: user, nice, system, idle, iowait, irq, softirq and steal,
+// in hundredths of a second. What follows is part of user and nice.
+func machine(stat string) (busy, idle time.Duration) {
+	line, _, _ := strings.Cut(stat, "\n")
+	columns := strings.Fields(line)
+	if len(columns) < 9 || columns[0] != "cpu" {
+		return 0, 0
+	}
+	for i, column := range columns[1:9] {
+		n, err := strconv.ParseInt(column, 10, 64)
+		if err != nil {
+			return 0, 0
+		}
+		switch d := time.Duration(n) * (time.Second / 100); i {
+		case 3, 4:
+			idle += d
+		default:
+			busy += d
+		}
+	}
+	return busy, idle
+}
+
 // RSS returns the resident memory of a process in bytes, and 0 after its end.
 func RSS(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -107,6 +107,7 @@ func (w *Worker) tellRefused(now time.Time, span *telemetry.Span, subject string
 	*l = refusedLine{next: now.Add(refusedPause)}
 }
 
+// parsePublish parses a message of a publisher. The result is valid until the next call.
 func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replication.Publish, space string, err *replication.Error) {
 	a, ok := w.relay.cfg.Subjects.ParsePublish(m.Subject)
 	if !ok {
@@ -118,7 +119,7 @@ func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replic
 	if !w.belongs(a.Space, shard) {
 		return p, "", wrongShard(a.Space)
 	}
-	p, err = body.Parse(m.Data, a.Key)
+	p, err = w.parser.Parse(body, m.Data, a.Key)
 	return p, a.Space, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // Bounds of a worker's inbox. The worker drops and counts what does not fit; a sender
@@ -54,6 +55,8 @@ type Worker struct {
 	durableDue time.Time
 
 	place placement
+
+	parser payload.Parser // of publishes
 
 	refusedLine refusedLine
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -75,4 +76,55 @@ func BenchmarkAppendPut(b *testing.B) {
 		e.put(l, nil)
 		out = e.done()
 	}
+}
+
+// ingestStates states of a large world change in messages of ingestOps, as with many game servers that publish a part each.
+const (
+	ingestStates = 10_000
+	ingestOps    = 500
+)
+
+// BenchmarkIngest measures what a relay does with changes: it parses messages, applies them, and makes batches.
+func BenchmarkIngest(b *testing.B) {
+	now := time.Unix(1000, 0)
+	s := replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 1, Tick: 10 * time.Millisecond})
+	var in Parser
+	publish := func(body []byte) {
+		p, err := in.Parse(JSON, body, "")
+		if err == nil {
+			err = s.Publish(now, p)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	list := func(first int, op func(i int) string) []byte {
+		var ops []string
+		for i := first; i < first+ingestOps; i++ {
+			ops = append(ops, op(i))
+		}
+		return []byte(`{"ops":[` + strings.Join(ops, ",") + `]}`)
+	}
+	var bodies [2][][]byte
+	for first := 0; first < ingestStates; first += ingestOps {
+		publish(list(first, func(i int) string {
+			return fmt.Sprintf(`{"op":"put","key":"s%d","values":[{"name":"pos","type":"vector3f16","precision":0.1,"value":[1,0,2]},{"name":"rot","type":"quaternionf16","value":[0,0,0,1]}]}`, i)
+		}))
+		for j := range bodies {
+			bodies[j] = append(bodies[j], list(first, func(i int) string {
+				return fmt.Sprintf(`{"op":"set","key":"s%d","values":{"0":[%d.5,0,-1234.5],"1":[%d,0.707,0,-0.707]}}`, i, i%1000+j, j)
+			}))
+		}
+	}
+	s.Advance(now.Add(time.Second))
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		now = now.Add(10 * time.Millisecond)
+		part := n % len(bodies[0])
+		publish(bodies[n/len(bodies[0])%2][part])
+		s.Advance(now)
+		n++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ingestOps), "ns/update")
 }

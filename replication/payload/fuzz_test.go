@@ -10,7 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// Parsing never panics; accepted payloads are JSON for the standard library; and a put whose
+// Parsing never panics; a Parser finds the same; accepted payloads are JSON for the standard library; and a put whose
 // values fit their types can be written and read again.
 func FuzzParseJSON(f *testing.F) {
 	for _, body := range examples {
@@ -24,6 +24,7 @@ func FuzzParseJSON(f *testing.F) {
 	f.Add([]byte(structPut))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = JSON.ParseGet(body)
+		sameParse(t, new(Parser), string(body), "")
 		p, err := JSON.Parse(body, "")
 		if err != nil {
 			if p.Ops != nil || !json.Valid(JSON.AppendError(nil, err)) {

@@ -59,20 +59,31 @@ func cut(s string) (value, rest string) {
 	case '{', '[':
 		n = nestedEnd(s)
 	default:
-		if n = strings.IndexAny(s, ",]}"+whiteSpace); n < 0 {
-			n = len(s)
-		}
+		n = scalarEnd(s)
 	}
 	return s[:n], skipSpace(s[n:])
+}
+
+// scalarEnd returns the end of a number, true, false or null. strings.IndexAny would make a set of the bytes each time.
+func scalarEnd(s string) int {
+	for i := range len(s) {
+		switch s[i] {
+		case ',', ']', '}', ' ', '\t', '\r', '\n':
+			return i
+		}
+	}
+	return len(s)
 }
 
 // skipSpace returns s from the first byte on that is not white space. strings.TrimLeft makes a set
 // of the white space each time.
 func skipSpace(s string) string {
-	for s != "" && strings.IndexByte(whiteSpace, s[0]) >= 0 {
-		s = s[1:]
+	for i := range len(s) {
+		if c := s[i]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return s[i:]
+		}
 	}
-	return s
+	return ""
 }
 
 func stringEnd(s string) int {
@@ -237,7 +248,12 @@ func isDecimal(text string) bool {
 	if text == "" || text[0] == '0' && len(text) > 1 {
 		return false
 	}
-	return strings.Trim(text, "0123456789") == ""
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.Error) {

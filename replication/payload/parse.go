@@ -272,9 +272,12 @@ func setValues(_ string, n node) ([]replication.SetValue, *replication.Error) {
 	return sets, nil
 }
 
+// indexMax are the digits of the largest index, or one more.
+var indexMax = len(strconv.Itoa(netstate.ValuesMax))
+
 // validIndex reports whether name is an index in the form of strconv.Itoa.
 func validIndex(name string) bool {
-	return len(name) <= len(strconv.Itoa(netstate.ValuesMax)) && name[:min(1, len(name))] != "-" && isDecimal(name)
+	return name != "" && name[0] != '-' && len(name) <= indexMax && isDecimal(name)
 }
 
 // A nameSet detects duplicate names. It compares a few names with each other, which costs no

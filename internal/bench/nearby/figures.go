@@ -3,11 +3,11 @@
 package nearby
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -28,6 +28,10 @@ type Figures struct {
 
 	KiBP50      float64 `json:"client_kib_per_s_p50"` // with UDP and IPv4 headers
 	KiBP95      float64 `json:"client_kib_per_s_p95"`
+	KiBMean     float64 `json:"client_kib_per_s_mean"`
+	KiBRepeats  float64 `json:"client_kib_per_s_repeats"`          // of these, values that the client had
+	KiBOffers   float64 `json:"client_kib_per_s_offers"`           // of these, offers of links with their values
+	KiBRest     float64 `json:"client_kib_per_s_rest"`             // of these, what brings no values
 	KiBAll      float64 `json:"client_kib_per_s_without_interest"` // all states in all ticks, with as many bytes per update
 	Updates     float64 `json:"updates_per_s"`
 	Repeats     float64 `json:"repeats_per_s"`
@@ -36,7 +40,8 @@ type Figures struct {
 	PerCore     float64 `json:"clients_per_edge_core"`
 	PlainCores  float64 `json:"edge_cores_without_interest"` // of an edge that follows the same states and has no clients
 	RelayCores  float64 `json:"relay_cores"`
-	BenchCores  float64 `json:"bench_cores"`
+	NATSCores   float64 `json:"nats_cores"`
+	BenchCores  float64 `json:"bench_cores"`    // of the publisher and the clients
 	LatencyP50  float64 `json:"latency_ms_p50"` // within the inner band
 	LatencyP99  float64 `json:"latency_ms_p99"`
 	LatencyMax  float64 `json:"latency_ms_max"`
@@ -44,6 +49,19 @@ type Figures struct {
 	NATSBytes   float64 `json:"nats_bytes_per_s"`
 	RelayRatio  float64 `json:"relay_cpu_to_without_interest"`
 	RelaySpread float64 `json:"relay_cpu_to_without_interest_spread"`
+
+	// CPU time of each role for each change of a state, whoever gets it. It depends less than cores and times do
+	// on whether the cores keep up: programs that are late do more at once, and edges repeat more.
+	BenchMicros float64 `json:"bench_us_per_change"`
+	NATSMicros  float64 `json:"nats_us_per_change"`
+	RelayMicros float64 `json:"relay_us_per_change"`
+	EdgeMicros  float64 `json:"edge_us_per_change"`
+	EdgeUpdate  float64 `json:"edge_us_per_update"` // that clients receive, or repeat
+
+	Cores      float64 `json:"cores"`       // of the machine
+	IdleCores  float64 `json:"idle_cores"`  // the least of a round
+	OtherCores float64 `json:"other_cores"` // used by programs that do not belong to the run, the most of a round
+	LateMax    float64 `json:"publish_late_ms_max"`
 
 	Crossings   []Crossing `json:"crossings"`
 	CrossingP99 float64    `json:"crossing_ms_p99"`
@@ -75,7 +93,9 @@ type round struct {
 	without played
 }
 
-func (r *round) edgeCores() float64 { return bench.Ratio(r.with.edge.Seconds(), r.with.wall.Seconds()) }
+func (p *played) cores(d time.Duration) float64 { return bench.Ratio(d.Seconds(), p.wall.Seconds()) }
+
+func (r *round) edgeCores() float64 { return r.with.cores(r.with.cpu.edge) }
 
 // kib returns what the share q of clients does not exceed, in KiB per second.
 func (r *round) kib(q float64) float64 {
@@ -98,24 +118,15 @@ func (s *scene) summary(rounds []round) *Figures {
 		return list
 	}
 	middle := func(of func(*round) float64) float64 { return bench.Median(list(of)) }
-	wall := func(r *round) float64 { return r.with.wall.Seconds() }
-	f.KiBP50 = middle(func(r *round) float64 { return r.kib(0.5) })
-	f.KiBP95 = middle(func(r *round) float64 { return r.kib(0.95) })
-	f.Updates = middle(func(r *round) float64 { return float64(r.near.updates) / wall(r) })
-	f.Repeats = middle(func(r *round) float64 { return float64(r.near.repeats) / wall(r) })
-	f.PerUpdate = middle(func(r *round) float64 {
-		return bench.Ratio(float64(r.near.bytes), float64(r.near.updates+r.near.repeats))
-	})
-	f.KiBAll = float64(l.States*l.Hz) * f.PerUpdate / 1024
+	s.bytes(f, middle)
 	f.EdgeCores = middle((*round).edgeCores)
 	f.PerCore = bench.Ratio(float64(l.Clients), f.EdgeCores)
-	f.PlainCores = middle(func(r *round) float64 { return r.without.edge.Seconds() / r.without.wall.Seconds() })
-	f.BenchCores = middle(func(r *round) float64 { return r.with.bench.Seconds() / wall(r) })
+	f.PlainCores = middle(func(r *round) float64 { return r.without.cores(r.without.cpu.edge) })
+	s.costs(f, rounds, middle)
 	played := s.played().Seconds()
-	f.RelayCores = middle(func(r *round) float64 { return r.with.relay.Seconds() / played })
 	f.NATSBytes = middle(func(r *round) float64 { return float64(r.with.nats) / played })
 	f.NATSRatio = middle(func(r *round) float64 { return bench.Ratio(float64(r.with.nats), float64(r.without.nats)) })
-	relay := list(func(r *round) float64 { return bench.Ratio(float64(r.with.relay), float64(r.without.relay)) })
+	relay := list(func(r *round) float64 { return bench.Ratio(float64(r.with.all.relay), float64(r.without.all.relay)) })
 	f.RelayRatio, f.RelaySpread = bench.Median(relay), bench.Spread(relay)
 	s.times(f, rounds, middle)
 	s.swarm.Do(func([]bench.Client) {
@@ -124,6 +135,56 @@ func (s *scene) summary(rounds []round) *Figures {
 	})
 	return f
 }
+
+// bytes sets what clients receive.
+func (s *scene) bytes(f *Figures, middle func(func(*round) float64) float64) {
+	l := &s.Load
+	wall := func(r *round) float64 { return r.with.wall.Seconds() }
+	f.KiBP50 = middle(func(r *round) float64 { return r.kib(0.5) })
+	f.KiBP95 = middle(func(r *round) float64 { return r.kib(0.95) })
+	mean := func(bytes func(*window) uint64) float64 {
+		return middle(func(r *round) float64 {
+			return bench.Ratio(float64(bytes(&r.near)), wall(r)*1024*float64(l.Clients))
+		})
+	}
+	f.KiBMean = mean(func(w *window) uint64 { return w.bytes })
+	f.KiBRepeats = mean(func(w *window) uint64 { return w.again })
+	f.KiBOffers = mean(func(w *window) uint64 { return w.offers })
+	f.KiBRest = mean(func(w *window) uint64 { return w.rest })
+	f.Updates = middle(func(r *round) float64 { return float64(r.near.updates) / wall(r) })
+	f.Repeats = middle(func(r *round) float64 { return float64(r.near.repeats) / wall(r) })
+	f.PerUpdate = middle(func(r *round) float64 {
+		return bench.Ratio(float64(r.near.bytes), float64(r.near.updates+r.near.repeats))
+	})
+	f.KiBAll = float64(l.States*l.Hz) * f.PerUpdate / 1024
+}
+
+// costs sets what the processes and the rest of the machine used.
+func (s *scene) costs(f *Figures, rounds []round, middle func(func(*round) float64) float64) {
+	f.BenchCores = middle(func(r *round) float64 { return r.with.cores(r.with.cpu.generator) })
+	f.NATSCores = middle(func(r *round) float64 { return r.with.cores(r.with.cpu.nats) })
+	f.RelayCores = middle(func(r *round) float64 { return r.with.cores(r.with.cpu.relay) })
+	each := func(of func(*roles) time.Duration) float64 {
+		return middle(func(r *round) float64 { return bench.Ratio(micros(of(&r.with.all)), float64(r.with.changes)) })
+	}
+	f.BenchMicros = each(func(r *roles) time.Duration { return r.generator })
+	f.NATSMicros = each(func(r *roles) time.Duration { return r.nats })
+	f.RelayMicros = each(func(r *roles) time.Duration { return r.relay })
+	f.EdgeMicros = each(func(r *roles) time.Duration { return r.edge })
+	f.EdgeUpdate = middle(func(r *round) float64 {
+		return bench.Ratio(micros(r.with.cpu.edge), float64(r.near.updates+r.near.repeats))
+	})
+	for i := range rounds {
+		p := &rounds[i].with
+		if idle := p.cores(p.idle); i == 0 || idle < f.IdleCores {
+			f.Cores, f.IdleCores = p.cores(p.busy+p.idle), idle
+		}
+		f.OtherCores = max(f.OtherCores, p.cores(p.busy-p.cpu.sum()))
+		f.LateMax = max(f.LateMax, ms(p.late))
+	}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // played returns how long a window is with the ticks before those that count.
 func (s *scene) played() time.Duration {
@@ -205,27 +266,86 @@ func separator(i int) string {
 	return ", "
 }
 
-// Write prints figures as a table, and below it reasons to doubt them.
+// idleLeast is the share of the cores that has to be idle. With less, threads often wait for a core. The number is arbitrary.
+const idleLeast = 0.1
+
+// saturated reports whether the machine had too little left for times to be those of the programs.
+func (f *Figures) saturated() bool { return f.Cores > 0 && f.IdleCores < idleLeast*f.Cores }
+
+// Write prints figures as tables, and below them what was missed, and reasons to doubt them.
 func Write(w io.Writer, f *Figures) error {
 	how := "evenly over the tick"
 	if f.AtOnce {
 		how = "all at once"
 	}
 	fmt.Fprintf(w, "%d states at %d Hz, %s, %d clients, a field of %v × %v, %d workers, %d rounds\n", f.States, f.Hz, how, f.Clients, f.Side, f.Side, f.Workers, f.Rounds)
-	fmt.Fprintf(w, "%.0f updates/s of %.1f wire bytes, %.0f repeats/s; cores of the generator: %.2f\n\n", f.Updates, f.PerUpdate, f.Repeats, f.BenchCores)
+	fmt.Fprintf(w, "%.0f changes/s; clients receive %.0f updates/s of %.1f wire bytes, and %.0f repeats/s\n", float64(f.States*f.Hz), f.Updates, f.PerUpdate, f.Repeats)
+	fmt.Fprintf(w, "a client receives %.1f KiB/s on average: changes %.1f, repeats %.1f, offers of links %.1f, the rest %.1f\n\n",
+		f.KiBMean, f.KiBMean-f.KiBRepeats-f.KiBOffers-f.KiBRest, f.KiBRepeats, f.KiBOffers, f.KiBRest)
+	bars := f.bars()
+	err := errors.Join(writeBars(w, bars), f.writeCosts(w))
+	line := func(format string, args ...any) {
+		_, failed := fmt.Fprintf(w, format+"\n", args...)
+		err = errors.Join(err, failed)
+	}
+	if missed := missed(bars); len(missed) > 0 {
+		line("missed %d of %d bars: %s", len(missed), len(bars), strings.Join(missed, "; "))
+	} else {
+		line("met all %d bars", len(bars))
+	}
+	if f.saturated() {
+		line("warning: the machine was saturated: %.2f of its %.0f cores were idle, and other programs used %.2f; what waits for a core is late, and values that are late are repeated, so bytes, times and ages say little; CPU time per change says more",
+			f.IdleCores, f.Cores, f.OtherCores)
+	}
+	if f.LateMax > ms(latencyMax) {
+		line("warning: the publisher was up to %.0f ms late", f.LateMax)
+	}
+	if f.Overflow > 0 {
+		line("warning: the generator was too slow for %d datagrams", f.Overflow)
+	}
+	return err
+}
+
+func writeBars(w io.Writer, bars []bar) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "what\tmeasured\tasked for\tmet\n")
-	for _, b := range f.bars() {
+	for _, b := range bars {
 		met := "yes"
 		if !b.met {
 			met = "NO"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", b.what, b.figure, b.asked, met)
 	}
-	err := t.Flush()
-	if f.Overflow > 0 {
-		_, failed := fmt.Fprintf(w, "warning: the generator was too slow for %d datagrams\n", f.Overflow)
-		err = cmp.Or(err, failed)
+	return t.Flush()
+}
+
+// missed returns the names of the bars that are not met.
+func missed(bars []bar) (names []string) {
+	for _, b := range bars {
+		if !b.met {
+			names = append(names, b.what)
+		}
 	}
-	return err
+	return names
+}
+
+// writeCosts prints the CPU time of each role.
+func (f *Figures) writeCosts(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "\nCPU of\tcores\tµs per change\n")
+	for _, role := range []struct {
+		name          string
+		cores, micros float64
+		more          string
+	}{
+		{"publisher and clients", f.BenchCores, f.BenchMicros, ""},
+		{"NATS", f.NATSCores, f.NATSMicros, ""},
+		{"relay", f.RelayCores, f.RelayMicros, ""},
+		{"edge", f.EdgeCores, f.EdgeMicros, fmt.Sprintf(" (%.2f per update that a client receives)", f.EdgeUpdate)},
+		{"all of them", f.BenchCores + f.NATSCores + f.RelayCores + f.EdgeCores, f.BenchMicros + f.NATSMicros + f.RelayMicros + f.EdgeMicros, ""},
+	} {
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f%s\n", role.name, role.cores, role.micros, role.more)
+	}
+	fmt.Fprintf(t, "other programs\t%.2f\t\nidle\t%.2f\tof %.0f\n\n", f.OtherCores, f.IdleCores, f.Cores)
+	return t.Flush()
 }

@@ -69,7 +69,7 @@ func (s *scene) join(ctx context.Context) error {
 		})
 		if eyes == s.Load.Clients && missing == 0 && s.plain.Connected() == 1 {
 			bench.Progress("%d clients have %d links after %v", eyes, all, time.Since(start).Round(time.Millisecond))
-			return nil
+			return s.events.Unsubscribe() // NATS would carry a copy of each event for it
 		}
 		if err := s.stack.Check(); err != nil {
 			return err
@@ -102,9 +102,12 @@ func (s *scene) assign(ctx context.Context, players int) (int, error) {
 	return end, nil
 }
 
-// publish plays the ticks of a timeline. A late message is sent at once; none is left out. With a swarm, truth goes on, too.
-func (s *scene) publish(ctx context.Context, space string, w *world, line *timeline, swarm *bench.Swarm) error {
+// publish plays the ticks of a timeline. A late message is sent at once, and late is set to the most of that; none is left out. With
+// a swarm, truth goes on, too.
+func (s *scene) publish(ctx context.Context, space string, w *world, line *timeline, swarm *bench.Swarm, late *time.Duration) error {
 	to, parts := s.subjects.Publish(space, ""), s.Load.parts()
+	var message []byte // NATS copies it
+	set := func(b []byte, i int) []byte { return appendSet(b, w, i) }
 	for n := line.first; n < line.end && ctx.Err() == nil; n++ {
 		w.step()
 		if swarm != nil {
@@ -118,8 +121,10 @@ func (s *scene) publish(ctx context.Context, space string, w *world, line *timel
 				case <-time.After(wait):
 				}
 			}
+			*late = max(*late, time.Since(line.due(n, part)))
 			first, end := s.Load.span(part)
-			if err := s.nc.Publish(to, bench.Message(first, end, func(b []byte, i int) []byte { return appendSet(b, w, i) })); err != nil {
+			message = bench.AppendMessage(message, first, end, set)
+			if err := s.nc.Publish(to, message); err != nil {
 				return err
 			}
 			if swarm != nil {

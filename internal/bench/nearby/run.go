@@ -3,6 +3,7 @@
 package nearby
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,10 +12,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
@@ -25,7 +28,7 @@ type Runner struct {
 	bench.Flags
 	Load    Load
 	Self    string // the program dnpctl, which has the command bench-nats
-	Profile string // folder for CPU profiles of the edge and the relay; empty for none
+	Profile string // folder for CPU profiles of the edge, the relay and this process; empty for none
 }
 
 // Spaces with and without interest. Their names have the same length, so that the same messages have the same.
@@ -37,7 +40,7 @@ const (
 // Times of a run. They are arbitrary unless a reason is given.
 const (
 	warmTime   = 1500 * time.Millisecond // the edge refreshes values that stood still while the other space moved
-	quietTime  = 500 * time.Millisecond  // after the last tick, for what is still on its way
+	quietTime  = 500 * time.Millisecond  // after the last change has left the relay, for what is still on its way
 	startPause = 20 * time.Millisecond
 	joinPause  = 200 * time.Millisecond // clients do not answer while all that is in their sight is compared
 )
@@ -47,6 +50,7 @@ type scene struct {
 	*Runner
 	stack    *bench.Stack
 	nc       *nats.Conn
+	events   *nats.Subscription // until all clients have joined
 	subjects subject.Names
 	swarm    *bench.Swarm
 	plain    *bench.Swarm // the one client of the space without interest
@@ -94,7 +98,7 @@ func (s *scene) open(ctx context.Context) (err error) {
 	if s.nc, err = nats.Connect(s.stack.URL, nats.Name("bench")); err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
-	if _, err := s.nc.Subscribe(s.subjects.Event(nearSpace), s.event); err != nil {
+	if s.events, err = s.nc.Subscribe(s.subjects.Event(nearSpace), s.event); err != nil {
 		return err
 	}
 	if err := s.put(ctx); err != nil {
@@ -144,7 +148,7 @@ func (s *scene) round(ctx context.Context, profile bool) (r round, err error) {
 	var profiles errgroup.Group
 	if profile && s.Profile != "" {
 		profiles.Go(func() error {
-			return errors.Join(s.profile(ctx, s.stack.HTTP[0], "edge"), s.profile(ctx, s.stack.Relay, "relay"))
+			return errors.Join(s.profile(ctx, s.stack.HTTP[0], "edge"), s.profile(ctx, s.stack.Relay, "relay"), s.profileSelf())
 		})
 	}
 	if r.with, err = s.play(ctx, nearSpace, s.near, s.swarm); err != nil {
@@ -163,9 +167,12 @@ func (s *scene) round(ctx context.Context, profile bool) (r round, err error) {
 	return r, errors.Join(err, s.stack.Check())
 }
 
-// profile writes a profile of half a window, so that profiles of two processes fit into one.
+// profileTime is that of one profile, of which three fit into a window.
+func (s *scene) profileTime() time.Duration { return max(time.Second, s.Window/3) }
+
+// profile writes a profile of a process.
 func (s *scene) profile(ctx context.Context, addr, name string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, max(1, int((s.Window/2).Seconds())))
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, int(s.profileTime().Seconds()))
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -179,19 +186,59 @@ func (s *scene) profile(ctx context.Context, addr, name string) error {
 	if err != nil || answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("profile: %s: %w", answer.Status, err)
 	}
+	return s.writeProfile(name, data)
+}
+
+// profileSelf writes a profile of this process: the publisher and the clients.
+func (s *scene) profileSelf() error {
+	var data bytes.Buffer
+	if err := pprof.StartCPUProfile(&data); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	time.Sleep(s.profileTime())
+	pprof.StopCPUProfile()
+	return s.writeProfile("generator", data.Bytes())
+}
+
+func (s *scene) writeProfile(name string, data []byte) error {
 	if err := os.MkdirAll(s.Profile, 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(s.Profile, name+".cpu.pprof"), data, 0o644)
 }
 
+// Roles are the CPU times of those who share the machine in a window.
+type roles struct {
+	generator time.Duration // this process: the publisher and the clients
+	nats      time.Duration
+	relay     time.Duration
+	edge      time.Duration // of the space
+}
+
+func (r roles) sum() time.Duration { return r.generator + r.nats + r.relay + r.edge }
+
+func (r roles) minus(o roles) roles {
+	return roles{r.generator - o.generator, r.nats - o.nats, r.relay - o.relay, r.edge - o.edge}
+}
+
 // A played window is what the processes did in it.
 type played struct {
-	wall  time.Duration // of what was counted
-	edge  time.Duration // CPU time of the edge of the space, in that
-	bench time.Duration // of this process
-	relay time.Duration // CPU time from before the first tick until after the last one
-	nats  int64         // bytes of messages in and out, in the same time
+	wall time.Duration // of what was counted
+	cpu  roles         // in that
+	busy time.Duration // of all cores, whoever used them, in that
+	idle time.Duration // of all cores
+
+	// From before the first tick until all changes have gone to the edges, so that what is late counts too.
+	all     roles
+	nats    int64         // bytes of messages in and out
+	changes int           // of states
+	late    time.Duration // the most by which the publisher was late
+}
+
+// roles returns what the processes have used so far, with the edge of one space.
+func (s *scene) roles(edge int) roles {
+	e := s.stack.Expense()
+	return roles{e.Generator, e.NATS, e.Relay, e.Edges[edge]}
 }
 
 // play plays the ticks of a window in a space. With a swarm, its clients count.
@@ -206,18 +253,31 @@ func (s *scene) play(ctx context.Context, space string, w *world, swarm *bench.S
 	if err != nil {
 		return p, err
 	}
-	before := s.stack.Expense()
+	edge := edgeOf(space)
+	before := s.roles(edge)
 	var tasks errgroup.Group
-	tasks.Go(func() error { return s.publish(ctx, space, w, &line, swarm) })
-	s.count(&p, &line, edgeOf(space), swarm)
+	tasks.Go(func() error { return s.publish(ctx, space, w, &line, swarm, &p.late) })
+	s.count(&p, &line, edge, swarm)
 	if err := tasks.Wait(); err != nil {
 		return p, err
 	}
+	if err := s.drain(ctx, space, w); err != nil {
+		return p, err
+	}
 	time.Sleep(quietTime)
-	p.relay = s.stack.Expense().Relay - before.Relay
+	p.all = s.roles(edge).minus(before)
+	p.changes = int(line.end-line.first) * s.Load.States
 	in, out, err := s.stack.NATSBytes(ctx)
 	p.nats = in - inBefore + out - outBefore
 	return p, err
+}
+
+// drain waits until the relay has published all changes: it answers one more behind them.
+func (s *scene) drain(ctx context.Context, space string, w *world) error {
+	if err := s.request(ctx, space, 0, 1, func(b []byte, i int) []byte { return appendSet(b, w, i) }); err != nil {
+		return fmt.Errorf("wait for the relay: %w", err)
+	}
+	return nil
 }
 
 // edgeOf returns the index of the edge that serves a space.
@@ -237,11 +297,12 @@ func (s *scene) count(p *played, line *timeline, edge int, swarm *bench.Swarm) {
 	}
 	time.Sleep(time.Until(line.due(line.counted, 0)))
 	set(true)
-	start, before := time.Now(), s.stack.Expense()
+	start, before := time.Now(), s.roles(edge)
+	busy, idle := proc.Machine()
 	time.Sleep(time.Until(line.due(line.end, 0)))
-	after := s.stack.Expense()
+	p.cpu = s.roles(edge).minus(before)
+	p.busy, p.idle = proc.Machine()
 	set(false)
 	p.wall = time.Since(start)
-	p.edge = after.Edges[edge] - before.Edges[edge]
-	p.bench = after.Generator - before.Generator
+	p.busy, p.idle = p.busy-busy, p.idle-idle
 }

@@ -3,6 +3,7 @@
 package nearby
 
 import (
+	"math"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -37,24 +38,27 @@ type watch struct {
 	ids     int    // LinkIds that offers of objects have used
 	offered int    // pairs that were ever offered
 	figures window
+	motion  motion
 }
 
 // A client is what one client knows.
 type client struct {
-	eye   int     // the object that it is; -1 until it is told
-	links []int32 // the object of each link, by the order of LinkIds
-	known []int32 // the objects in its bands by truth
-	bytes uint64  // received in this window, with headers
+	eye      int      // the object that it is; -1 until it is told
+	links    []int32  // the object of each link, by the order of LinkIds
+	around   []around // at most one for each object
+	searchAt uint32   // the tick of the next search for more of them
+	bytes    uint64   // received in this window, with headers
 }
 
 // A pair is an object as one client sees it.
 type pair struct {
 	seen    uint32 // the newest tick that the client shows
 	since   uint32 // the tick with which it came into its band by truth
-	crossed uint32 // the tick of a crossing inwards that does not show yet; 0 for none
+	crossed uint32 // the tick of a crossing inwards that does not show yet, or withdrawn; 0 for none
 	band    uint8  // by truth
 	linked  bool
 	offered bool // ever
+	around  bool // it is in the list of the client
 }
 
 // A window is what a watch counts.
@@ -63,6 +67,9 @@ type window struct {
 	repeats   uint64 // that did not
 	unseen    uint64 // of objects that are out of sight
 	bytes     uint64 // with headers
+	again     uint64 // of these, the share of repeats in LinkUpdates
+	offers    uint64 // of these, in offers of links
+	rest      uint64 // of these, in what is neither a LinkUpdate nor an offer
 	latency   bench.Histogram
 	crossings []bench.Histogram // by the band that was entered
 	ages      []bench.Histogram // by band
@@ -71,7 +78,7 @@ type window struct {
 }
 
 func newWatch(l *Load, w *world) *watch {
-	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States)}
+	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States), motion: newMotion(l)}
 	for i := range v.clients {
 		v.clients[i].eye = -1
 	}
@@ -96,8 +103,7 @@ func (v *watch) pair(client, object int) *pair { return &v.pairs[client*v.load.S
 func (v *watch) Received(_ time.Time, client int, data []byte) {
 	c := &v.clients[client]
 	if v.counts {
-		c.bytes += uint64(len(data)) + udpHeaders
-		v.figures.bytes += uint64(len(data)) + udpHeaders
+		v.weigh(c, wire.Command(data[0]), uint64(len(data))+udpHeaders)
 	}
 	if wire.Command(data[0]) != wire.CommandLinkDown {
 		return
@@ -108,6 +114,19 @@ func (v *watch) Received(_ time.Time, client int, data []byte) {
 			v.pair(client, int(object)).linked = false
 		}
 		c.links[slot] = noObject
+	}
+}
+
+// weigh counts the bytes of a datagram.
+func (v *watch) weigh(c *client, what wire.Command, n uint64) {
+	c.bytes += n
+	v.figures.bytes += n
+	switch what {
+	case wire.CommandLinkUpdate:
+	case wire.CommandReliableLinkState:
+		v.figures.offers += n
+	default:
+		v.figures.rest += n
 	}
 }
 
@@ -146,7 +165,13 @@ func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
 
 // Updated reads a LinkUpdate.
 func (v *watch) Updated(now time.Time, client int, data []byte) {
-	c := &v.clients[client]
+	c, f := &v.clients[client], &v.figures
+	updates, repeats := f.updates, f.repeats
+	defer func() {
+		if updates, repeats = f.updates-updates, f.repeats-repeats; repeats > 0 {
+			f.again += (uint64(len(data)) + 1 + udpHeaders) * repeats / (updates + repeats)
+		}
+	}()
 	r := wire.Denetwork.UpdateReader(data)
 	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
 		object, slot := int32(noObject), bench.SlotOf(id)
@@ -173,7 +198,7 @@ func (v *watch) show(now time.Time, client, object int, value []byte) {
 	p := v.pair(client, object)
 	newer := n > p.seen
 	p.seen = max(p.seen, n)
-	if p.crossed > 0 && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
+	if p.crossed > 0 && p.crossed != withdrawn && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
 		v.crossing(now, client, object, p)
 	}
 	if !v.counts {
@@ -216,9 +241,7 @@ func (v *watch) crossing(now time.Time, client, object int, p *pair) {
 func (v *watch) begin(line timeline) {
 	v.line, v.counts = line, false
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
-			v.pair(i, int(object)).crossed = 0
-		}
+		v.seen(i, func(_ int, p *pair) { p.crossed = 0 })
 	}
 }
 
@@ -230,85 +253,64 @@ func (v *watch) count(now time.Time, on bool) {
 		return
 	}
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
-			p := v.pair(i, int(object))
-			if p.crossed > 0 && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
-				v.crossing(now, i, int(object), p)
-			}
-		}
-	}
-	v.counts = false
-}
-
-// compare works out the bands of some clients by truth, in the newest tick, and looks at what they show.
-func (v *watch) compare(now time.Time, first, end int) {
-	for i := first; i < end; i++ {
-		c := &v.clients[i]
-		if c.eye < 0 {
-			continue
-		}
-		eye := v.world.at(v.tick, c.eye)
-		stay := c.known[:0]
-		for _, object := range c.known {
-			p := v.pair(i, int(object))
-			if v.place(p, square(eye, v.world.at(v.tick, int(object)))); p.band != beyond {
-				stay = append(stay, object)
-			}
-		}
-		c.known = stay
-		v.world.index.near(eye, v.load.reach(), func(object int, square float64) {
-			if p := v.pair(i, object); p.band == beyond {
-				if v.place(p, square); p.band != beyond {
-					c.known = append(c.known, int32(object))
-				}
+		v.seen(i, func(object int, p *pair) {
+			if p.crossed > 0 && p.crossed != withdrawn && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
+				v.crossing(now, i, object, p)
 			}
 		})
-		if v.counts && (v.tick+uint32(i))%sampleTicks == 0 {
-			v.sample(now, i)
-		}
 	}
+	v.counts = false
 }
 
 // place puts a pair into the band of a distance.
 func (v *watch) place(p *pair, square float64) {
 	was := p.band
 	p.band = v.load.band(was, square)
+	if p.band != was {
+		p.since = v.tick
+	}
+	inside := p.band != beyond && square <= v.load.Bands[p.band].Within*v.load.Bands[p.band].Within
 	switch {
-	case p.band == was:
-		return
-	case p.band < was && p.crossed == 0 && (!p.linked || p.seen+v.load.fresh(p.band) < v.tick): // a link that slept for a moment only has a value that is fresh enough
-		p.crossed = v.tick
 	case p.band > was:
 		p.crossed = 0 // it came back before it showed
+	case p.crossed == withdrawn && inside, p.band < was && p.crossed == 0:
+		p.crossed = 0
+		if !p.linked || p.seen+v.load.fresh(p.band) < v.tick { // a link that slept for a moment only has a value that is fresh enough
+			p.crossed = v.tick
+		}
+	case p.crossed > 0 && !inside:
+		p.crossed = withdrawn
 	}
-	p.since = v.tick
 }
+
+// withdrawn is the crossing of an object that was outside of the border again before it showed, and is in the gap behind it. An
+// edge that looks at it there has not seen it inside, and has promised nothing. When it is inside again, it crosses anew.
+const withdrawn = math.MaxUint32
 
 // sample looks at what a client shows.
 func (v *watch) sample(now time.Time, client int) {
-	for _, object := range v.clients[client].known {
-		p := v.pair(client, int(object))
+	v.seen(client, func(object int, p *pair) {
 		if v.inBandFor(p) < settled+v.load.ageMax(int(p.band)) {
-			continue
+			return
 		}
 		v.figures.samples++
 		if !p.linked {
 			v.figures.missing++
 		}
 		shown := max(p.seen, v.line.first)
-		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(int(object)))))
-	}
+		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(object))))
+	})
 }
 
 // lacks returns how many of the objects in sight of clients have no link, and how many there are.
 func (v *watch) lacks() (missing, all int) {
 	for i := range v.clients {
-		for _, object := range v.clients[i].known {
+		v.seen(i, func(_ int, p *pair) {
 			all++
-			if !v.pair(i, int(object)).linked {
+			if !p.linked {
 				missing++
 			}
-		}
+		})
 	}
 	return missing, all
 }

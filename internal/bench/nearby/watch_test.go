@@ -83,9 +83,14 @@ func newTranscript(t *testing.T) *transcript {
 	return s
 }
 
-// to places an object so far from the first client.
+// to places an object so far from the first client. Objects of a run do not jump, so the client looks at all again.
 func (s *transcript) to(object int, distance float64) {
 	s.v.world.walkers[object] = walker{x: -100 + distance, z: 100}
+	c := &s.v.clients[0]
+	c.searchAt = 0
+	for i := range c.around {
+		c.around[i].due = 0
+	}
 }
 
 // ticks lets ticks pass.
@@ -135,6 +140,51 @@ func (s *transcript) want(what string, got, want any) {
 // The object of these transcripts is of the first part of a tick, as the eye is.
 const object = 1
 
+// TestWatchBands compares the bands of a watch, which looks at few pairs, with those of a twin that looks at all in each tick.
+func TestWatchBands(t *testing.T) {
+	l := testLoad()
+	l.States, l.Clients, l.Side = 150, 5, 300
+	w := newWorld(l)
+	v := newWatch(l, w)
+	twin := make([]uint8, len(v.pairs))
+	for i := range twin {
+		twin[i] = beyond
+	}
+	for i := range v.clients {
+		v.clients[i].eye = i
+	}
+	looked, crossings := 0, 0
+	for range 4000 {
+		w.step()
+		v.tick = w.tick
+		for i := range v.clients {
+			for _, a := range v.clients[i].around {
+				if a.due <= v.tick {
+					looked++
+				}
+			}
+		}
+		v.compare(time.Time{}, 0, l.Clients)
+		for i := range v.clients {
+			eye := w.at(w.tick, v.clients[i].eye)
+			for object := range l.States {
+				at := i*l.States + object
+				was := twin[at]
+				if twin[at] = l.band(was, square(eye, w.at(w.tick, object))); twin[at] != was {
+					crossings++
+				}
+				if got := v.pairs[at].band; got != twin[at] {
+					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, got, twin[at])
+				}
+				v.pairs[at].crossed = 0 // what is not shown yet is looked at in each tick
+			}
+		}
+	}
+	if all := 4000 * len(twin); looked > all/5 || crossings < 1000 {
+		t.Errorf("%d of %d pairs were looked at because their time had come, with %d crossings: want at most a fifth, or nothing is spared, and many crossings", looked, all, crossings)
+	}
+}
+
 func TestWatchLatency(t *testing.T) {
 	s := newTranscript(t)
 	s.to(object, 10)
@@ -151,6 +201,11 @@ func TestWatchLatency(t *testing.T) {
 	s.want("the latency", f.latency.Quantile(1), 7*time.Millisecond)
 	s.want("bytes", f.bytes, 2*(1+1+2+1+2+8+udpHeaders))
 	s.want("bytes of the client", s.v.clients[0].bytes, f.bytes)
+	s.want("bytes of the repeat", f.again, f.bytes/2)
+	s.v.Received(s.now, 0, []byte{byte(wire.CommandReliableLinkState), 0})
+	s.v.Received(s.now, 0, []byte{byte(wire.CommandReliableAck), 0, 0})
+	s.want("bytes of offers", f.offers, 2+udpHeaders)
+	s.want("bytes of the rest", f.rest, 3+udpHeaders)
 }
 
 func TestWatchCrossings(t *testing.T) {
@@ -174,6 +229,32 @@ func TestWatchCrossings(t *testing.T) {
 	s.ticks(10)
 	s.v.count(s.now, false)
 	s.want("age of a crossing that did not show by the end", s.v.figures.crossings[0].Quantile(1), 9*50*time.Millisecond)
+}
+
+// TestWatchWithdraws has an object come inside of a border for a tick, and stay in the gap behind it: that it does not show is no
+// failure before it is inside again.
+func TestWatchWithdraws(t *testing.T) {
+	s := newTranscript(t)
+	s.ticks(1)
+	s.v.pair(0, 0).crossed = 0 // that of its own object does not count
+	s.v.count(s.now, true)
+	at := func(distance float64, ticks int) { // without the looks that jumps of a test need
+		s.v.world.walkers[object] = walker{x: -100 + distance, z: 100}
+		s.ticks(ticks)
+	}
+	s.to(object, 119.5)
+	s.ticks(1)
+	at(120.5, 20)
+	s.want("the band of an object in the gap", s.v.pair(0, object).band, 2)
+	at(119.5, 4)
+	s.v.count(s.now.Add(150*time.Millisecond), false)
+	s.want("an object that has been inside for 300 ms is not late", s.v.figures.crossings[2].Count(), 0)
+	s.v.count(s.now, true)
+	s.v.line.counted = 1
+	s.link(0x8001, object, s.v.tick)
+	s.want("how long it has been inside again when it shows", s.v.figures.crossings[2].Quantile(1), 3*50*time.Millisecond)
+	at(120.5, 1)
+	s.want("what shows is not pending", s.v.pair(0, object).crossed, 0)
 }
 
 func TestWatchAgesAndLinks(t *testing.T) {
@@ -246,6 +327,32 @@ func TestDoubt(t *testing.T) {
 			if missed := what != "" && strings.HasPrefix(b.what, what); b.met == missed {
 				t.Errorf("%s changed: the bar %q is met: %v", what, b.what, b.met)
 			}
+		}
+	}
+}
+
+// TestWrite checks that the table names the bars that are missed, and says when the machine was saturated.
+func TestWrite(t *testing.T) {
+	f := &Figures{
+		Updates: 1, LatencyP99: 20, LatencyMax: 30, NATSBytes: 1, NATSRatio: 1, RelayRatio: 1, KiBP95: 50, EdgeCores: 1, CrossingP99: 200, LinkIDs: 9, Pairs: 9,
+		Bands: []Band{{Within: 1}}, Crossings: []Crossing{{Count: 1, P99: 200, AgeP99: 50, AgeMax: 75}}, Cores: 2, IdleCores: 0.3,
+	}
+	for _, c := range []struct {
+		change  func()
+		has, no string
+	}{
+		{func() {}, "met all 10 bars", "warning"},
+		{func() { f.KiBP95, f.LatencyP99 = 97, 26 }, "missed 2 of 10 bars: KiB/s per client, p95; latency within the inner band, ms, p99\n", "met all"},
+		{func() { f.IdleCores, f.OtherCores = 0.19, 0.7 }, "warning: the machine was saturated: 0.19 of its 2 cores were idle, and other programs used 0.70", "the publisher was"},
+		{func() { f.LateMax = 120 }, "warning: the publisher was up to 120 ms late\n", "met all"},
+	} {
+		c.change()
+		var b strings.Builder
+		if err := Write(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), c.has) || strings.Contains(b.String(), c.no) {
+			t.Errorf("want %q and no %q:\n%s", c.has, c.no, b.String())
 		}
 	}
 }

@@ -19,6 +19,7 @@ type world struct {
 	tick    uint32
 	history [historyTicks][]point
 	index   index // of the newest tick
+	texts   *texts
 }
 
 // A walker is an object as it really is. Its way is a random walk: the heading turns a little in each tick.
@@ -35,7 +36,7 @@ const (
 )
 
 func newWorld(l *Load) *world {
-	w := &world{load: l, rand: rand.New(rand.NewPCG(l.Seed, 0)), walkers: make([]walker, l.States)}
+	w := &world{load: l, rand: rand.New(rand.NewPCG(l.Seed, 0)), walkers: make([]walker, l.States), texts: newTexts()}
 	for i := range w.history {
 		w.history[i] = make([]point, l.States)
 	}

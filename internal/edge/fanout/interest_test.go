@@ -17,7 +17,7 @@ import (
 )
 
 // lookTime is how long a crossing of a border may wait for the worker: a look, and the step of the worker's turns.
-const lookTime = 250*time.Millisecond + lookStep
+const lookTime = 200*time.Millisecond + lookStep
 
 // A sightTest is a worker with two clients in a field, and its holder.
 type sightTest struct {
