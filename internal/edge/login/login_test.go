@@ -2,6 +2,7 @@ package login
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -76,4 +77,36 @@ func TestLines(t *testing.T) {
 	want("not again so soon")
 	silent(time.Second+linePause, 1, 6)
 	want("of both workers, after a pause", `connections=7`)
+}
+
+// TestAnswerOfService: what the game's service may answer about a login. Its session ends after a day at the latest.
+func TestAnswerOfService(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	exp := func(in time.Duration) string {
+		return fmt.Sprintf(`{"client":"c","space":"s","exp":%d}`, now.Add(in).Unix())
+	}
+	for _, c := range []struct {
+		answer string
+		want   auth.Reason
+		ends   time.Duration
+	}{
+		{`{"client":"c","space":"s"}`, auth.None, 24 * time.Hour},
+		{exp(time.Second), auth.None, time.Second},
+		{exp(24 * time.Hour), auth.None, 24 * time.Hour},
+		{exp(24*time.Hour + time.Second), auth.TooLong, 0},
+		{exp(0), auth.Expired, 0},
+		{exp(-time.Hour), auth.Expired, 0},
+		{`{"client":"c","space":"_s"}`, auth.BadClaims, 0},
+		{`{"client":"c c","space":"s"}`, auth.BadClaims, 0},
+		{`{"client":"c","space":"s","error":"banned"}`, auth.Refused, 0},
+		{`{"client":"c","space":"s"`, auth.Refused, 0},
+		{``, auth.Refused, 0},
+	} {
+		claims, reason := parseAnswer(now, []byte(c.answer))
+		if reason != c.want {
+			t.Errorf("%q: %v, want %v", c.answer, reason, c.want)
+		} else if reason == auth.None && claims.Expires.Sub(now) != c.ends {
+			t.Errorf("%q: the session ends in %v, want %v", c.answer, claims.Expires.Sub(now), c.ends)
+		}
+	}
 }
