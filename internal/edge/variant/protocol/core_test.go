@@ -380,10 +380,10 @@ func TestStreamFlow(t *testing.T) {
 	s.ends("a client that confirms nothing", Slow)
 }
 
-// TestBacklog has game servers send more than a client takes.
+// TestBacklog has game servers send more than a client takes. The numbers are those of INTERFACES.md.
 func TestBacklog(t *testing.T) {
 	s := newTalk(t, variant.Godot3).join()
-	for range backlogMax {
+	for range 256 {
 		s.core.Message([]byte("x"), true)
 	}
 	if _, ended := s.core.Ended(); ended {
@@ -392,11 +392,35 @@ func TestBacklog(t *testing.T) {
 	for range 10_000 {
 		s.core.Message([]byte("x"), false)
 	}
-	if len(s.core.loose) > looseMax || s.core.counts.Drops[DropUnreliable] == 0 {
-		t.Errorf("%d unreliable messages wait, at most %d", len(s.core.loose), looseMax)
+	if len(s.core.loose) > 64 || s.core.counts.Drops[DropUnreliable] == 0 {
+		t.Errorf("%d unreliable messages wait, at most 64", len(s.core.loose))
 	}
 	s.core.Message([]byte("x"), true)
 	s.ends("more messages than it takes", Slow)
+}
+
+// TestBacklogBytes has few messages, of many bytes.
+func TestBacklogBytes(t *testing.T) {
+	const size, most = 16_000, 5 << 18 // 1.25 MiB
+	s := newTalk(t, variant.Godot3).join()
+	for range most / (size + 100) {
+		s.core.Message(make([]byte, size), true)
+	}
+	if r, ended := s.core.Ended(); ended {
+		t.Fatalf("%q, although %d bytes wait", r, s.core.backlogBytes)
+	}
+	for range 3 {
+		s.core.Message(make([]byte, size), true)
+	}
+	s.ends("more bytes than it takes", Slow)
+
+	s = newTalk(t, variant.Godot3).join()
+	for range 60 {
+		s.core.Message(make([]byte, 1000), false)
+	}
+	if s.core.looseSize > 32<<10 || s.core.looseSize < 30<<10 {
+		t.Errorf("%d bytes of unreliable messages wait, at most 32 KiB", s.core.looseSize)
+	}
 }
 
 // TestStreamIdle has a connection with nothing to do: the client has to confirm that it is there.
