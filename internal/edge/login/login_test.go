@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/internal/auth"
 )
@@ -108,5 +109,45 @@ func TestAnswerOfService(t *testing.T) {
 		} else if reason == auth.None && claims.Expires.Sub(now) != c.ends {
 			t.Errorf("%q: the session ends in %v, want %v", c.answer, claims.Expires.Sub(now), c.ends)
 		}
+	}
+}
+
+// A service answers callouts at once.
+type service struct {
+	answer string
+	now    time.Time
+	told   int // logins that were judged after a callout
+}
+
+func (s *service) Request(_ bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
+	done(s.now, []byte(s.answer), nil)
+}
+
+func (s *service) LoggedIn(time.Time, netip.AddrPort, *auth.Claims) { s.told++ }
+
+// TestRefusalIsRemembered: a client that the service refused is refused without a question for 5 s.
+func TestRefusalIsRemembered(t *testing.T) {
+	self := func(a netip.AddrPort) netip.AddrPort { return a }
+	a, err := New(Config{Auth: AuthCallout, Home: self, Address: netip.AddrPort.String, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{answer: `{"error":"banned"}`, now: time.Unix(1e9, 0)}
+	j := a.Judge(s)
+	from := netip.MustParseAddrPort("192.0.2.1:5000")
+	login := func(why string, pass time.Duration, message string, want dnp.LoginVerdict, asked uint64) {
+		t.Helper()
+		s.now = s.now.Add(pass)
+		if got, _ := j.Func()(s.now, from, []byte(message)); got != want || j.Callouts != asked {
+			t.Errorf("%s: verdict %v after %d questions, want %v after %d", why, got, j.Callouts, want, asked)
+		}
+	}
+	login("the service is asked", 0, "mallory", dnp.LoginWait, 1)
+	login("at once again", 0, "mallory", dnp.LoginRefuse, 1)
+	login("another login from there", 0, "alice", dnp.LoginWait, 2)
+	login("almost 5 s later", 5*time.Second-time.Millisecond, "mallory", dnp.LoginRefuse, 2)
+	login("5 s later", time.Millisecond, "mallory", dnp.LoginWait, 3)
+	if s.told != 3 {
+		t.Errorf("%d logins were judged, want 3", s.told)
 	}
 }
