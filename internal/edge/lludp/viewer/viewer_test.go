@@ -119,15 +119,20 @@ func TestOutbox(t *testing.T) {
 	v := newViewerTest(t)
 	v.arrives()
 	v.deaf = true
-	for range outboxMax + 10 {
+	const waiting, inFlight = 256, 128 // as SECURITY.md says
+	for range waiting + 10 {
 		v.Say([]byte("x"))
 	}
 	if n := v.Stats().Drops[DropOutbox]; n < 8 || n > 10 {
-		t.Errorf("%d messages were dropped, want all beyond %d", n, outboxMax)
+		t.Errorf("%d messages were dropped, want all beyond %d", n, waiting)
+	}
+	v.pass(100 * time.Millisecond)
+	if n, _ := v.circuit.InFlight(); n != inFlight {
+		t.Errorf("%d packets are on their way to a viewer that confirms none, want %d", n, inFlight)
 	}
 	v.deaf = false
 	v.pass(20 * time.Second)
-	if n := len(v.log); n < outboxMax-2 {
+	if n := len(v.log); n < waiting-2 {
 		t.Errorf("%d messages arrived", n)
 	}
 	v.deaf = true
