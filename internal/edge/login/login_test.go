@@ -112,15 +112,17 @@ func TestAnswerOfService(t *testing.T) {
 	}
 }
 
-// A service answers callouts at once.
+// A service answers callouts at once, or never.
 type service struct {
-	answer string
+	answer string // empty for none
 	now    time.Time
 	told   int // logins that were judged after a callout
 }
 
 func (s *service) Request(_ bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
-	done(s.now, []byte(s.answer), nil)
+	if s.answer != "" {
+		done(s.now, []byte(s.answer), nil)
+	}
 }
 
 func (s *service) LoggedIn(time.Time, netip.AddrPort, *auth.Claims) { s.told++ }
@@ -149,5 +151,33 @@ func TestRefusalIsRemembered(t *testing.T) {
 	login("5 s later", time.Millisecond, "mallory", dnp.LoginWait, 3)
 	if s.told != 3 {
 		t.Errorf("%d logins were judged, want 3", s.told)
+	}
+}
+
+// TestSlowService: 256 logins of a worker wait for the game's service, as SECURITY.md says. The others wait at their clients.
+func TestSlowService(t *testing.T) {
+	self := func(a netip.AddrPort) netip.AddrPort { return a }
+	a, err := New(Config{Auth: AuthCallout, Home: self, Address: netip.AddrPort.String, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{now: time.Unix(1e9, 0)}
+	j := a.Judge(s)
+	flood := func(port int) {
+		for i := range 300 {
+			from := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(port+i))
+			if got, _ := j.Func()(s.now, from, []byte("alice")); got != dnp.LoginWait {
+				t.Fatalf("login %d: verdict %v, want it to wait", i, got)
+			}
+		}
+	}
+	flood(1000)
+	if j.Callouts != 256 || len(j.pending) != 256 {
+		t.Errorf("the service was asked %d times, and %d logins wait for it, want 256", j.Callouts, len(j.pending))
+	}
+	s.now = s.now.Add(2 * calloutTimeout)
+	flood(2000)
+	if j.Callouts != 2*256 || len(j.pending) != 256 {
+		t.Errorf("after answers got lost the service was asked %d times, and %d logins wait for it, want 512 and 256", j.Callouts, len(j.pending))
 	}
 }

@@ -146,7 +146,7 @@ func TestWrites(t *testing.T) {
 		{dict{3, 1}, "the state has 3 values"},
 		{dict{-1, 1}, "the state has 3 values"},
 		{dict{2.5, 1}, "not float"},
-		{dict{2, strings.Repeat("x", ValueMax+1)}, "at most"},
+		{dict{2, strings.Repeat("x", 16_001)}, "at most"},
 	} {
 		s.now = s.now.Add(time.Second)
 		s.model.refused = nil
@@ -247,16 +247,17 @@ func TestOffer(t *testing.T) {
 		}
 	}
 	s.model.log = nil
-	for i := range OfferedMax + 5 {
+	const most = 64 // as INTERFACES.md says
+	for i := range most + 5 {
 		s.says(list{"offer", -10 - i, "many", list{list{"x", "sint32"}}})
 	}
 	s.turn()
-	if len(s.client.offers) != OfferedMax+1 || strings.Count(fmt.Sprint(s.model.log), "unlink") != 5 {
+	if len(s.client.offers) != most+1 || strings.Count(fmt.Sprint(s.model.log), "unlink") != 5 {
 		t.Errorf("%d states, the client heard %v", len(s.client.offers), s.model.log)
 	}
 	s.says(list{"unlink", -10})
 	s.says(list{"unlink", 7})
-	if s.core.offered != OfferedMax-1 || s.client.offers[-10] != nil {
+	if s.core.offered != most-1 || s.client.offers[-10] != nil {
 		t.Errorf("%d states after one was withdrawn", s.core.offered)
 	}
 }
