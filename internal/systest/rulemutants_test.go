@@ -186,6 +186,13 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "headers_too_long", File: "internal/edge/websocket/websocket.go", Old: "headerBytesMax = 8 << 10", New: "headerBytesMax = 64 << 10", Package: "internal/edge/websocket", Run: "^TestNoWebSocket$"},
 	{Name: "ids_of_messages_are_forgotten", File: "sessionlog/natsfrom/publisher.go", Old: "dedupe = 2 * time.Minute", New: "dedupe = time.Minute", Package: "sessionlog/natsfrom", Run: "^TestStreamLimits$"},
 	{Name: "tiny_answers_unbounded", File: "internal/relay/repairs.go", Old: "return r.answers >= repairsMax || ", New: "return ", Package: "internal/relay", Run: "^TestSmallRepairs$"},
+	{Name: "pages_unbounded", File: "internal/console/server.go", Old: "pagesMax    = 16 ", New: "pagesMax    = 64 ", Package: "internal/console", Run: "^TestPages$"},
+	{Name: "page_takes_nothing_longer", File: "internal/console/live.go", Old: "writeTimeout  = 10 * time.Second", New: "writeTimeout  = 40 * time.Second", Package: "internal/console", Run: "^TestPageTakesNothing$"},
+	{Name: "callouts_unbounded", File: "internal/edge/login/login.go", Old: "calloutsMax    = 256", New: "calloutsMax    = 1024", Package: "internal/edge/login", Run: "^TestSlowService$"},
+	{Name: "token_too_long", File: "internal/auth/token.go", Old: "const TokenMax = 1350", New: "const TokenMax = 2000", Package: "internal/auth", Run: "^TestMessage$"},
+	{Name: "http_token_too_short", File: "internal/telemetry/server.go", Old: "const tokenMin = 22", New: "const tokenMin = 8", Package: "internal/telemetry", Run: "^TestGuard$"},
+	{Name: "old_cookie_begins", File: "internal/edge/variant/protocol/cookie.go", Old: "cookieTime = 20 * time.Second", New: "cookieTime = 80 * time.Second", Package: "internal/edge/variant/protocol", Run: "^TestCookies$"},
+	{Name: "viewer_packets_unbounded", File: "internal/edge/lludp/viewer/viewer.go", Old: "window     = 128 ", New: "window     = 512 ", Package: "internal/edge/lludp/viewer", Run: "^TestOutbox$"},
 }
 
 func TestRuleMutantsApply(t *testing.T) { mutants.Check(t, ruleMutants) }
