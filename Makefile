@@ -125,7 +125,7 @@ sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds i
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and expect a simulation or test to notice each
-	nice $(GO) test -p 1 ./dnp ./interest ./cluster ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog ./replication ./internal/edge/fanout ./internal/edge/takeover ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 60m $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./dnp ./interest ./cluster ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog ./replication ./internal/edge/fanout ./internal/edge/takeover ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 24h $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: testbed
 testbed: build

@@ -247,7 +247,7 @@ func TestPeerClosesOnBadPath(t *testing.T) {
 	s := serve(t, quiet())
 	s.c.loss = lossEstimate{share: 0.51, weight: lossMemory} // 30 % each way
 	s.recv("02")
-	s.wait(silenceMax - 1)
+	s.wait(7*time.Second - 1) // SECURITY.md: two to seven seconds
 	s.events("14 questions without an answer are needed")
 	s.wait(1)
 	s.events("they got none", "closed peer")
@@ -259,6 +259,22 @@ func TestPeerClosesOnBadPath(t *testing.T) {
 			t.Errorf("with a share of %v a peer must be silent for %v, want %v", c.share, got, c.want)
 		}
 	}
+}
+
+// TestRequestOnBadPath: after a request a peer must be silent for 3.5 s at most, because a client that starts again gives
+// up after 5 s.
+func TestRequestOnBadPath(t *testing.T) {
+	s := serve(t, quiet())
+	s.recv("04 0000 61")
+	s.events("it is no new session", "message 0 a")
+	s.c.loss = lossEstimate{share: 0.51, weight: lossMemory} // 30 % each way
+	s.recv("00 0100 0000")
+	s.wait(3500*time.Millisecond - 1)
+	s.recv("00 0100 0000")
+	s.events("it may be that the answers got lost")
+	s.wait(1)
+	s.recv("00 0100 0000")
+	s.events("the client asks again after 3.5 s", "closed restarted", "connected")
 }
 
 func TestPeerClosesProbed(t *testing.T) {

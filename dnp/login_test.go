@@ -165,6 +165,24 @@ func TestLoginGreeted(t *testing.T) {
 	s.want("as does that of the second, when the peer has it", s.after("08", id, 1))
 }
 
+// TestShortLoginIsNotGreeted: a greeting is never longer than the login that it answers, because anybody can send
+// logins in the name of a third party.
+func TestShortLoginIsNotGreeted(t *testing.T) {
+	cfg := loginConfig()
+	cfg.Gate = flooded(t)
+	s := newTest(t, cfg)
+	s.recv("00 0100 0000")
+	s.want("a request is answered as ever", "01 00 0000")
+	for size := range 8 {
+		s.recv("04 0000" + strings.Repeat("61", size))
+		s.want(fmt.Sprintf("a login message of %d bytes is shorter than a greeting", size))
+	}
+	s.recv("04 0000" + strings.Repeat("61", 8))
+	if len(s.sent) != 1 || len(s.sent[0]) != 2*11 {
+		t.Fatalf("a login of 11 bytes is answered with %v, want one greeting of 11 bytes", s.sent)
+	}
+}
+
 // TestGreetingsProcessed: a peer that answered all greetings is not sent them again. It would
 // keep the repeats for a lap of the numbers, and then take one for a command.
 func TestGreetingsProcessed(t *testing.T) {

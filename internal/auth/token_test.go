@@ -129,6 +129,7 @@ func TestVerify(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	framed := string(AppendMessage(nil, "token"))
+	longest := "ey" + strings.Repeat("A", 1348) // 1,350 bytes, as INTERFACES.md says
 	for _, c := range []struct {
 		message, token string
 		ok             bool
@@ -141,7 +142,10 @@ func TestMessage(t *testing.T) {
 		{"DNPA\x01\x00\x00", "", false},
 		{"eyJ.a.b", "eyJ.a.b", true},
 		{"hello", "", false},
-		{"ey" + strings.Repeat("A", TokenMax), "", false},
+		{longest, longest, true},
+		{longest + "A", "", false},
+		{string(AppendMessage(nil, longest)), longest, true},
+		{string(AppendMessage(nil, longest+"A")), "", false},
 		{"", "", false},
 	} {
 		if token, ok := Token([]byte(c.message)); ok != c.ok || ok && string(token) != c.token {

@@ -39,15 +39,18 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.CloseNow()
 	ctx := conn.CloseRead(r.Context()) // a page says nothing
-	err = s.follow(ctx, space, func(frame []byte) error {
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		return conn.Write(ctx, websocket.MessageText, frame)
-	})
+	err = s.follow(ctx, space, func(frame []byte) error { return show(ctx, conn, frame) })
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("a page of the console is gone", "space", space, "err", err)
 		_ = conn.Close(websocket.StatusInternalError, "the copy of the space ended") // the page asks again
 	}
+}
+
+// show sends a page a frame. It fails if the page takes it no faster than within writeTimeout.
+func show(ctx context.Context, conn *websocket.Conn, frame []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return conn.Write(ctx, websocket.MessageText, frame)
 }
 
 // A follower keeps a copy of a space, in one goroutine.

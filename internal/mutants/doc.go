@@ -13,6 +13,7 @@
 // fault whose place in the source has changed, so that a list cannot become stale unnoticed.
 //
 // A fault counts as noticed only if a test fails or the program panics, and only after the same
-// tests passed without any fault. The package does not invent faults: each one is a plausible
+// tests passed without any fault. It does not count if the time of the tests is over, which says as
+// much about the machine as about the fault. The package does not invent faults: each one is a plausible
 // mistake that a simulation should find.
 package mutants

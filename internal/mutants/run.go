@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Config says how to run the tests over faults.
@@ -63,7 +64,7 @@ func (cfg *Config) hunt(t *testing.T, m *Mutant, run string) string {
 	case err == nil:
 		return fmt.Sprintf("%-32s  survives: %s", m.Name, m.Survives)
 	case !noticed:
-		t.Errorf("%s could not run: %v\n%s", run, err, strings.Join(lines, "\n"))
+		t.Errorf("%s reported no failure: %v\n%s", run, err, strings.Join(lines, "\n"))
 	case m.Survives != "":
 		t.Errorf("noticed, although %q: %s", m.Survives, reason)
 	}
@@ -84,9 +85,13 @@ func FirstSeed(lines []string) int {
 
 var aSeed = regexp.MustCompile(`\bseed (\d+)\b`)
 
+// tryTimeout bounds one run of the tests. It is for runs that never end: the longest takes some
+// minutes on two cores, and many times that on a machine that does other work, too.
+const tryTimeout = time.Hour
+
 // try runs the tests until the first fails.
 func (cfg *Config) try(p program, run string, more []string) (lines []string, err error) {
-	args := slices.Concat([]string{"-test.v", "-test.failfast", "-test.timeout", "5m", "-test.run", run}, cfg.Args, more)
+	args := slices.Concat([]string{"-test.v", "-test.failfast", "-test.timeout", tryTimeout.String(), "-test.run", run}, cfg.Args, more)
 	cmd := exec.Command(p.path, args...)
 	cmd.Dir = p.dir
 	out, err := cmd.CombinedOutput()
@@ -96,12 +101,12 @@ func (cfg *Config) try(p program, run string, more []string) (lines []string, er
 // failure matches a line in which a test reports a failure.
 var failure = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
-// reason returns the first failure, and whether a test reported one: a program that did not
-// start has noticed nothing.
+// reason returns the first failure, and whether a test reported one. A program that did not start
+// has noticed nothing, nor has one whose time was over: the machine may have been slow.
 func reason(lines []string) (first string, noticed bool) {
 	for _, line := range lines {
 		if strings.HasPrefix(line, "panic: ") {
-			return line, true
+			return line, !strings.HasPrefix(line, "panic: test timed out")
 		}
 	}
 	for _, line := range lines {

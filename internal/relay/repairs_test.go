@@ -126,24 +126,35 @@ func TestSmallRepairs(t *testing.T) {
 			t.Errorf("answer %d of 3 kB waits", i)
 		}
 	}
+	r = newRepairTest(t, 1, 10)
+	answers := 0
+	for range 200 {
+		if r.ask("e1", everything()) != 0 {
+			answers++
+		}
+	}
+	if answers != 64 {
+		t.Errorf("%d tiny answers in one window; SECURITY.md says 64", answers)
+	}
 }
 
 // A hostile edge has many subjects and many requests. What it gets, and what is kept of it, is bounded.
 func TestHostileRequester(t *testing.T) {
+	const requesters = 256 // as SECURITY.md says
 	r := newRepairTest(t, 130, 1000)
 	whole := r.ask("e0", everything())
-	for i := range 2 * requestersMax {
+	for i := range 2 * requesters {
 		r.ask(fmt.Sprint("hostile", i), everything())
 	}
 	p := &r.spaces["s"].repairs
-	if len(p.requesters) > requestersMax+1 {
+	if len(p.requesters) > requesters+1 {
 		t.Errorf("%d requesters are known", len(p.requesters))
 	}
 	total := 0
 	for _, n := range r.sent {
 		total += n
 	}
-	if total > (requestersMax+2)*whole {
+	if total > (requesters+2)*whole {
 		t.Errorf("%d answers to one hostile edge", total/whole)
 	}
 	q := everything()
@@ -153,7 +164,7 @@ func TestHostileRequester(t *testing.T) {
 		r.ask("e0", q)
 	}
 	x := p.requesters[subject.Inbox("edge")+".e0.all.s"]
-	if len(x.waiting) > repairWaits || x.answers > repairsMax {
+	if len(x.waiting) > repairWaits || x.answers > 64 {
 		t.Errorf("%d requests wait, %d answers were made", len(x.waiting), x.answers)
 	}
 	for range 5 {

@@ -169,6 +169,30 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "limited_is_told_each_time", File: "internal/edge/fanout/messages.go", Old: "if first = !c.limited; first {", New: "if first = true; first {", Package: "internal/edge/fanout", Run: "^TestLimited$"},
 	{Name: "limited_is_not_told", File: "internal/edge/fanout/session.go", Old: "if s.messages.unsendable(ev) {", New: "if s.messages.unsendable(ev) && false {", Package: "internal/edge/fanout", Run: "^TestLimited$"},
 	{Name: "presumed_is_told_as_linked", File: "internal/edge/fanout/session.go", Old: "s.linked(now, ev, replication.EventPresumed)", New: "s.linked(now, ev, replication.EventLinked)", Package: "internal/systest", Run: "^TestPresumed$"},
+
+	// Limits that INTERFACES.md and SECURITY.md promise as numbers.
+	{Name: "states_end_together", File: "replication/expiry.go", Old: "const expiredMax = 1000", New: "const expiredMax = 2000", Package: "replication", Run: "^TestTTLTogether$"},
+	{Name: "short_login_is_greeted", File: "dnp/proof.go", Old: "if size >= greetingSize {", New: "if size >= greetingSize-3 {", Package: "dnp", Run: "^TestShortLoginIsNotGreeted$"},
+	{Name: "request_waits_as_long_as_a_close", File: "dnp/liveness.go", Old: "restartMax = 3500 * time.Millisecond", New: "restartMax = silenceMax", Package: "dnp", Run: "^TestRequestOnBadPath$"},
+	{Name: "service_lets_in_for_ever", File: "internal/edge/login/login.go", Old: "return claims, claims.Check(now)", New: "return claims, claims.Check(time.Unix(max(a.Exp-60, now.Unix()), 0))", Package: "internal/edge/login", Run: "^TestAnswerOfService$"},
+	{Name: "keys_are_read_seldom", File: "internal/edge/login/keyring.go", Old: "keysInterval = 2 * time.Second", New: "keysInterval = 20 * time.Second", Package: "internal/edge/login", Run: "^TestWatch$"},
+	{Name: "refusals_last", File: "internal/edge/login/login.go", Old: "refusalTime    = 5 * time.Second", New: "refusalTime    = 50 * time.Second", Package: "internal/edge/login", Run: "^TestRefusalIsRemembered$"},
+	{Name: "variants_may_be_stuck_longer", File: "internal/edge/variant/protocol/channel.go", Old: "stuckTime   = 30 * time.Second", New: "stuckTime   = 90 * time.Second", Package: "internal/edge/variant/protocol", Run: "^TestSlowPeer$"},
+	{Name: "variants_wait_without_bound", File: "internal/edge/variant/protocol/core.go", Old: "|| c.backlogBytes > backlogBytesMax {", New: "{", Package: "internal/edge/variant/protocol", Run: "^TestBacklogBytes$"},
+	{Name: "variants_in_long_datagrams", File: "internal/edge/variant/protocol/frame.go", Old: "const DatagramMax = 1200", New: "const DatagramMax = 1400", Package: "internal/edge/variant/protocol", Run: "^TestLoss$"},
+	{Name: "removals_are_remembered", File: "internal/edge/fanout/facts.go", Old: "if len(h.ended) >= removedMax {", New: "if len(h.ended) >= 2*removedMax {", Package: "internal/edge/fanout", Run: "^TestHistoryOfRemovals$"},
+	{Name: "login_of_a_viewer_too_long", File: "internal/edge/lludp/http.go", Old: "loginMax    = 1357", New: "loginMax    = 2000", Package: "internal/edge/lludp", Run: "^TestLoginSize$"},
+	{Name: "label_too_long", File: "internal/edge/lludp/viewer/mapping.go", Old: "const labelMax = 254", New: "const labelMax = 300", Package: "internal/edge/lludp/viewer", Run: "^TestLongLabel$"},
+	{Name: "headers_too_long", File: "internal/edge/websocket/websocket.go", Old: "headerBytesMax = 8 << 10", New: "headerBytesMax = 64 << 10", Package: "internal/edge/websocket", Run: "^TestNoWebSocket$"},
+	{Name: "ids_of_messages_are_forgotten", File: "sessionlog/natsfrom/publisher.go", Old: "dedupe = 2 * time.Minute", New: "dedupe = time.Minute", Package: "sessionlog/natsfrom", Run: "^TestStreamLimits$"},
+	{Name: "tiny_answers_unbounded", File: "internal/relay/repairs.go", Old: "return r.answers >= repairsMax || ", New: "return ", Package: "internal/relay", Run: "^TestSmallRepairs$"},
+	{Name: "pages_unbounded", File: "internal/console/server.go", Old: "pagesMax    = 16 ", New: "pagesMax    = 64 ", Package: "internal/console", Run: "^TestPages$"},
+	{Name: "page_takes_nothing_longer", File: "internal/console/live.go", Old: "writeTimeout  = 10 * time.Second", New: "writeTimeout  = 40 * time.Second", Package: "internal/console", Run: "^TestPageTakesNothing$"},
+	{Name: "callouts_unbounded", File: "internal/edge/login/login.go", Old: "calloutsMax    = 256", New: "calloutsMax    = 1024", Package: "internal/edge/login", Run: "^TestSlowService$"},
+	{Name: "token_too_long", File: "internal/auth/token.go", Old: "const TokenMax = 1350", New: "const TokenMax = 2000", Package: "internal/auth", Run: "^TestMessage$"},
+	{Name: "http_token_too_short", File: "internal/telemetry/server.go", Old: "const tokenMin = 22", New: "const tokenMin = 8", Package: "internal/telemetry", Run: "^TestGuard$"},
+	{Name: "old_cookie_begins", File: "internal/edge/variant/protocol/cookie.go", Old: "cookieTime = 20 * time.Second", New: "cookieTime = 80 * time.Second", Package: "internal/edge/variant/protocol", Run: "^TestCookies$"},
+	{Name: "viewer_packets_unbounded", File: "internal/edge/lludp/viewer/viewer.go", Old: "window     = 128 ", New: "window     = 512 ", Package: "internal/edge/lludp/viewer", Run: "^TestOutbox$"},
 }
 
 func TestRuleMutantsApply(t *testing.T) { mutants.Check(t, ruleMutants) }

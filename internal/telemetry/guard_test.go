@@ -54,9 +54,13 @@ func TestGuard(t *testing.T) {
 			t.Error("an answer has the token")
 		}
 	}
-	write("short")
+	write(token[:21])
 	if _, err := ReadToken(file); err == nil {
-		t.Error("a short token was read")
+		t.Error("a token of 21 bytes was read, which is less than 128 bits")
+	}
+	write(token[:22] + "\n")
+	if got, err := ReadToken(file); err != nil || got != token[:22] {
+		t.Errorf("a token of 22 bytes is %q, %v", got, err)
 	}
 	write(token + " and more")
 	if _, err := ReadToken(file); err == nil {

@@ -87,7 +87,9 @@ func TestSpans(t *testing.T) {
 	first := tel.Tracer().Receive("publish", map[string]string{"Traceparent": sampled}, message)
 	second := tel.Tracer().Receive("publish", map[string]string{"traceparent": sampled, "tracestate": "a=b"}, message)
 	batch := first.Send("batch", telemetry.Message{Subject: "dnp.v1.live.arena", Template: "dnp.v1.live.{space}"})
-	batch.Join(second)
+	for range 20 {
+		batch.Join(second)
+	}
 	replicate := tel.Tracer().Resume("replicate", batch.Block(), message)
 	replicate.Fail("bad", "it was")
 	for _, s := range []*telemetry.Span{first, second, batch, replicate} {
@@ -105,8 +107,8 @@ func TestSpans(t *testing.T) {
 	if publish[0].Parent != parentID || publish[0].Kind != "SPAN_KIND_CONSUMER" || publish[0].Attributes["messaging.destination.template"] != message.Template {
 		t.Errorf("publish is %+v", publish[0])
 	}
-	if sent.Parent != publish[0].ID || len(sent.Links) != 1 || sent.Links[0] != publish[1].ID || sent.Attributes["messaging.batch.message_count"] != "2" {
-		t.Errorf("batch is %+v, want a child of the first and a link to the second", sent)
+	if sent.Parent != publish[0].ID || len(sent.Links) != 16 || sent.Links[0] != publish[1].ID || sent.Attributes["messaging.batch.message_count"] != "21" {
+		t.Errorf("batch is %+v, want a child of the first, 16 links to the second, and 21 updates", sent)
 	}
 	if got.Parent != sent.ID || !got.Failed || got.Attributes["error.type"] != "bad" {
 		t.Errorf("replicate is %+v", got)

@@ -110,6 +110,25 @@ func stored(t testing.TB, nc *nats.Conn) map[string][]uint64 {
 	return all
 }
 
+// TestStreamLimits: the stream has the limits of INTERFACES.md.
+func TestStreamLimits(t *testing.T) {
+	c := natstest.Start(t, 1)
+	open(t, Config{Conn: c.Connect(t)})
+	js, err := jetstream.New(c.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := js.Stream(ctx, StreamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo().Config; got.MaxAge != 10*time.Minute || got.Duplicates != 2*time.Minute {
+		t.Errorf("messages stay for %v and their ids for %v, want 10 and 2 min", got.MaxAge, got.Duplicates)
+	}
+}
+
 // want checks that the stream has n messages of a client, each once, in order.
 func want(t testing.TB, all map[string][]uint64, client string, n int) {
 	t.Helper()

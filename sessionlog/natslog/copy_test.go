@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,11 +105,13 @@ func (c *chain) works(t *testing.T, why string) {
 	}
 }
 
-// writes wants a write to succeed at once, and returns the verdict of a read, which a server refuses while the cluster has no leader.
+// writes wants a write to succeed at once, and returns the verdict of a read, which a server refuses, or on a slow machine does
+// not answer in time, while the cluster has no leader.
 func (c *chain) writes(t *testing.T, why string) fence.Verdict {
 	t.Helper()
 	w, r := c.write()
-	if w.Verdict != fence.OK || r.Verdict != fence.OK && r.Verdict != fence.Unreachable {
+	mayBe := []fence.Verdict{fence.OK, fence.Unreachable, fence.Unknown}
+	if w.Verdict != fence.OK || !slices.Contains(mayBe, r.Verdict) {
 		t.Fatalf("copy %d answers a write %v, and a read %v: %s", c.l.cfg.Copy, w.Verdict, r.Verdict, why)
 	}
 	return r.Verdict

@@ -580,3 +580,22 @@ func BenchmarkListing(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(len(steps)), "ns/step")
 	b.ReportMetric(float64(steps[len(steps)*99/100].Nanoseconds()), "p99-ns/step")
 }
+
+// TestHistoryOfRemovals: a space remembers the last 64 states that ended, as INTERFACES.md says, and no more.
+func TestHistoryOfRemovals(t *testing.T) {
+	var h history
+	start := time.Unix(1e9, 0)
+	for i := range 200 {
+		h.removed(fmt.Sprint("s", i), start.Add(time.Duration(i)*time.Second))
+	}
+	for i := range 200 {
+		at, ok := h.removal(fmt.Sprint("s", i))
+		if want := i >= 200-64; ok != want || ok && !at.Equal(start.Add(time.Duration(i)*time.Second)) {
+			t.Errorf("state %d of 200: removal at %v, %v, want %v", i, at, ok, want)
+		}
+	}
+	h.removed("s199", start.Add(time.Hour))
+	if at, ok := h.removal("s199"); !ok || !at.Equal(start.Add(time.Hour)) {
+		t.Errorf("a state that ended twice: %v, %v, want the later time", at, ok)
+	}
+}

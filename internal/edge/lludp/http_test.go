@@ -51,6 +51,23 @@ func post(t *testing.T, url, body string, headers ...string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
+// TestLoginSize: the game's service gets login messages of at most 1,357 bytes, as from other clients.
+func TestLoginSize(t *testing.T) {
+	s := &Server{cfg: Config{Auth: "callout"}}
+	login := func(token int) ([]byte, bool) {
+		cfg, ok := s.credentials(map[string]string{"first": "Ada", "last": "Resident", "passwd": "$1$0123", "token": strings.Repeat("t", token)})
+		return cfg.Login, ok
+	}
+	least, _ := login(0)
+	const most = 1357
+	if p, ok := login(most - len(least)); !ok || len(p) != most {
+		t.Errorf("a login message of %d bytes is refused", len(p))
+	}
+	if p, ok := login(most - len(least) + 1); ok {
+		t.Errorf("a login message of %d bytes is accepted", len(p))
+	}
+}
+
 // TestLoginRefusals: logins that the edge is not asked about.
 func TestLoginRefusals(t *testing.T) {
 	named := func(name, more string) string {

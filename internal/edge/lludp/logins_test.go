@@ -9,8 +9,13 @@ import (
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
-// TestLogins: a code opens one circuit, for who knows the ids, from the network of the login.
+// TestLogins: a code opens one circuit, for who knows the ids, from the network of the login. The numbers are those of
+// SECURITY.md.
 func TestLogins(t *testing.T) {
+	const all, ofNetwork = 1024, 32
+	if loginLife != 30*time.Second {
+		t.Errorf("a code is good for %v, want 30 s", loginLife)
+	}
 	home, neighbour := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")
 	l := newLogins()
 	if !l.reserve(home) {
@@ -43,7 +48,7 @@ func TestLogins(t *testing.T) {
 		t.Error("a login that opened its circuit expires")
 	}
 
-	for range loginsPerNetwork {
+	for range ofNetwork {
 		if !l.reserve(home) {
 			t.Fatal("there is no place although there should be")
 		}
@@ -55,7 +60,7 @@ func TestLogins(t *testing.T) {
 	if !l.reserve(home) {
 		t.Error("a login that failed keeps its place")
 	}
-	for i := range loginsMax - loginsPerNetwork {
+	for i := range all - ofNetwork {
 		if !l.reserve(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})) {
 			t.Fatalf("there is no place after %d logins", i)
 		}

@@ -286,6 +286,8 @@ func TestNoWebSocket(t *testing.T) {
 			{"/dnp", header("Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Protocol", "dnp.v1"), http.StatusBadRequest, "WebSocket"},
 			{"/other", nil, http.StatusNotFound, ""},
 			{"/", nil, http.StatusOK, "the page"},
+			{"/", header("X-Long", strings.Repeat("x", 6<<10)), http.StatusOK, "the page"},
+			{"/", header("X-Long", strings.Repeat("x", 16<<10)), http.StatusRequestHeaderFieldsTooLarge, ""},
 		} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://edge.example"+c.path, nil)
 			if err != nil {
@@ -299,7 +301,7 @@ func TestNoWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			if text := body(t, response); response.StatusCode != c.want || !strings.Contains(text, c.text) {
-				t.Errorf("GET %s %v: %d %q, want %d %q", c.path, c.header, response.StatusCode, text, c.want, c.text)
+				t.Errorf("GET %s %.99q: %d %q, want %d %q", c.path, c.header, response.StatusCode, text, c.want, c.text)
 			}
 		}
 		for range 3 { // no place is lost

@@ -39,6 +39,22 @@ func TestObjects(t *testing.T) {
 	v.dropped("nothing is wrong", nil)
 }
 
+// TestLongLabel: the text over an object has at most 254 bytes, as INTERFACES.md says, because viewers take a length of one
+// byte and a zero at the end.
+func TestLongLabel(t *testing.T) {
+	s := newThing(strings.Repeat("k", 100), "pos:vector3f32", "title:string")
+	s.texts[1] = strings.Repeat("t", 300)
+	got := label(&Object{state: s, position: 0, rotation: -1})
+	if want := s.key + "\ntitle=" + strings.Repeat("t", 254-len("\ntitle=")-100); got != want {
+		t.Errorf("the label has %d bytes: %q", len(got), got)
+	}
+	var w body
+	w.text1(strings.Repeat("x", 300))
+	if len(w.b) != 256 || w.b[0] != 255 || w.b[254] != 'x' || w.b[255] != 0 {
+		t.Errorf("a long text is %d bytes: %x", len(w.b), w.b)
+	}
+}
+
 // TestUnconfirmed has a viewer that confirms nothing: values are repeated, and the newest at that.
 func TestUnconfirmed(t *testing.T) {
 	v := newViewerTest(t)
@@ -103,15 +119,20 @@ func TestOutbox(t *testing.T) {
 	v := newViewerTest(t)
 	v.arrives()
 	v.deaf = true
-	for range outboxMax + 10 {
+	const waiting, inFlight = 256, 128 // as SECURITY.md says
+	for range waiting + 10 {
 		v.Say([]byte("x"))
 	}
 	if n := v.Stats().Drops[DropOutbox]; n < 8 || n > 10 {
-		t.Errorf("%d messages were dropped, want all beyond %d", n, outboxMax)
+		t.Errorf("%d messages were dropped, want all beyond %d", n, waiting)
+	}
+	v.pass(100 * time.Millisecond)
+	if n, _ := v.circuit.InFlight(); n != inFlight {
+		t.Errorf("%d packets are on their way to a viewer that confirms none, want %d", n, inFlight)
 	}
 	v.deaf = false
 	v.pass(20 * time.Second)
-	if n := len(v.log); n < outboxMax-2 {
+	if n := len(v.log); n < waiting-2 {
 		t.Errorf("%d messages arrived", n)
 	}
 	v.deaf = true

@@ -216,7 +216,8 @@ func TestSlowPeer(t *testing.T) {
 		core.Unlinked(n.now, id-20)
 		id++
 	}
-	n.until(stuckTime+5*time.Second, "the session ends", func() bool {
+	began := n.now
+	n.until(35*time.Second, "the session ends", func() bool {
 		stuck()
 		waiting := 0
 		for x := core.order.head; x != nil; x = x.next {
@@ -230,6 +231,9 @@ func TestSlowPeer(t *testing.T) {
 	})
 	if r, _ := core.Ended(); r != Slow {
 		t.Errorf("it ended with %q", r)
+	}
+	if took := n.now.Sub(began); took < 29*time.Second || took > 31*time.Second {
+		t.Errorf("it ended after %v, want 30 s", took)
 	}
 }
 

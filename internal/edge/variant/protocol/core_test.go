@@ -146,7 +146,7 @@ func TestWrites(t *testing.T) {
 		{dict{3, 1}, "the state has 3 values"},
 		{dict{-1, 1}, "the state has 3 values"},
 		{dict{2.5, 1}, "not float"},
-		{dict{2, strings.Repeat("x", ValueMax+1)}, "at most"},
+		{dict{2, strings.Repeat("x", 16_001)}, "at most"},
 	} {
 		s.now = s.now.Add(time.Second)
 		s.model.refused = nil
@@ -247,16 +247,17 @@ func TestOffer(t *testing.T) {
 		}
 	}
 	s.model.log = nil
-	for i := range OfferedMax + 5 {
+	const most = 64 // as INTERFACES.md says
+	for i := range most + 5 {
 		s.says(list{"offer", -10 - i, "many", list{list{"x", "sint32"}}})
 	}
 	s.turn()
-	if len(s.client.offers) != OfferedMax+1 || strings.Count(fmt.Sprint(s.model.log), "unlink") != 5 {
+	if len(s.client.offers) != most+1 || strings.Count(fmt.Sprint(s.model.log), "unlink") != 5 {
 		t.Errorf("%d states, the client heard %v", len(s.client.offers), s.model.log)
 	}
 	s.says(list{"unlink", -10})
 	s.says(list{"unlink", 7})
-	if s.core.offered != OfferedMax-1 || s.client.offers[-10] != nil {
+	if s.core.offered != most-1 || s.client.offers[-10] != nil {
 		t.Errorf("%d states after one was withdrawn", s.core.offered)
 	}
 }
@@ -380,10 +381,10 @@ func TestStreamFlow(t *testing.T) {
 	s.ends("a client that confirms nothing", Slow)
 }
 
-// TestBacklog has game servers send more than a client takes.
+// TestBacklog has game servers send more than a client takes. The numbers are those of INTERFACES.md.
 func TestBacklog(t *testing.T) {
 	s := newTalk(t, variant.Godot3).join()
-	for range backlogMax {
+	for range 256 {
 		s.core.Message([]byte("x"), true)
 	}
 	if _, ended := s.core.Ended(); ended {
@@ -392,11 +393,35 @@ func TestBacklog(t *testing.T) {
 	for range 10_000 {
 		s.core.Message([]byte("x"), false)
 	}
-	if len(s.core.loose) > looseMax || s.core.counts.Drops[DropUnreliable] == 0 {
-		t.Errorf("%d unreliable messages wait, at most %d", len(s.core.loose), looseMax)
+	if len(s.core.loose) > 64 || s.core.counts.Drops[DropUnreliable] == 0 {
+		t.Errorf("%d unreliable messages wait, at most 64", len(s.core.loose))
 	}
 	s.core.Message([]byte("x"), true)
 	s.ends("more messages than it takes", Slow)
+}
+
+// TestBacklogBytes has few messages, of many bytes.
+func TestBacklogBytes(t *testing.T) {
+	const size, most = 16_000, 5 << 18 // 1.25 MiB
+	s := newTalk(t, variant.Godot3).join()
+	for range most / (size + 100) {
+		s.core.Message(make([]byte, size), true)
+	}
+	if r, ended := s.core.Ended(); ended {
+		t.Fatalf("%q, although %d bytes wait", r, s.core.backlogBytes)
+	}
+	for range 3 {
+		s.core.Message(make([]byte, size), true)
+	}
+	s.ends("more bytes than it takes", Slow)
+
+	s = newTalk(t, variant.Godot3).join()
+	for range 60 {
+		s.core.Message(make([]byte, 1000), false)
+	}
+	if s.core.looseSize > 32<<10 || s.core.looseSize < 30<<10 {
+		t.Errorf("%d bytes of unreliable messages wait, at most 32 KiB", s.core.looseSize)
+	}
 }
 
 // TestStreamIdle has a connection with nothing to do: the client has to confirm that it is there.
