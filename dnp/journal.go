@@ -428,10 +428,12 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 	if s.TakeDown {
 		t.replayTakeDown(s.Link)
 	}
-	if o.kind == SentPart {
+	switch o.kind {
+	case SentPart:
 		w.long = longTaken
-	}
-	if o.kind == SentLink {
+	case SentFrozen:
+		t.replayFrozen(s.Link)
+	case SentLink:
 		slot, ok := t.replayOffer(s, resolve)
 		switch {
 		case ok:
@@ -459,9 +461,7 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 		t.slots[slot].phase = LinkOffered
 		return slot, true
 	}
-	for len(t.ids.index) <= i {
-		t.ids.index = appendTight(t.ids.index, 0)
-	}
+	t.ids.useTo(i)
 	var src *Source
 	if s.HasRef {
 		src = resolve(s.Ref)
@@ -481,6 +481,15 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 	t.attach(slot, l, src)
 	t.ids.index[i] = uint16(slot + 1)
 	return slot, true
+}
+
+// replayFrozen uses up the id of an offer whose link ended before the offer was stored: the peer was sent it, so
+// another link of this id would be a second one to it. The ids of questions and of the proof of the address are not among
+// those that links get in turn.
+func (t *linkTable) replayFrozen(id wire.LinkID) {
+	if i, ours := t.ids.ordinal(id); ours && i < t.ids.usable() && !t.ids.hello.used(id) {
+		t.ids.useTo(i)
+	}
 }
 
 func (t *linkTable) replayChange(ch LinkChange, now instant) {

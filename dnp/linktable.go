@@ -335,6 +335,13 @@ func (d *linkIDs) gone(id wire.LinkID) bool {
 	return ours && (i < len(d.index) && d.index[i] == 0 || d.hello.used(id))
 }
 
+// useTo uses up the id with an ordinal, and those before it.
+func (d *linkIDs) useTo(ordinal int) {
+	for len(d.index) <= ordinal {
+		d.index = appendTight(d.index, 0)
+	}
+}
+
 func (d *linkIDs) release(id wire.LinkID) {
 	i, _ := d.ordinal(id)
 	d.index[i] = 0

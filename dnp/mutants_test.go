@@ -82,6 +82,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "long_ways_are_unanswered", File: "dnp/liveness.go", Old: "after = max(after, 4*trip.longest(unansweredMost/4))", New: "after = max(after, 0)", Run: "^TestUnanswered$"},
 	{Name: "no_patience_with_the_restored", File: "dnp/liveness.go", Old: "l.patient = now.add(max(0, restoredTimeout-cfg.ReliableTimeout))", New: "l.patient = now", Run: "^TestRestoredIsUnreachable$"},
 	{Name: "presumed_is_linked", File: "dnp/link.go", Old: "kind = EventLinkPresumed", New: "kind = EventLinkUp", Run: "^TestLinkPresumed$"},
+	{Name: "frozen_ids_are_free", File: "dnp/journal.go", Old: "\t\tt.ids.useTo(i)\n\t}\n}\n\nfunc (t *linkTable) replayChange", New: "\t\t_ = i\n\t}\n}\n\nfunc (t *linkTable) replayChange", Run: "^TestLoggedFrozenID$"},
 	{Name: "used_up_in_silence", File: "dnp/linktable.go", Old: "case len(d.index) == d.usable():", New: "case false:", Run: "^TestLinkIDsRunOut$"},
 	{Name: "early_commands_are_quiet", File: "dnp/endpoint.go", Old: " && len(c.recv.early) == 0", New: "", Run: "^TestTraffic$"},
 	{Name: "open_messages_are_quiet", File: "dnp/endpoint.go", Old: " && c.recv.long.dueAt() == never", New: "", Run: "^TestTraffic$"},
