@@ -154,7 +154,7 @@ const (
 	laneBytes        = 128 << 10
 	holdsMax         = 4096 // values of a connection that are remembered because the peer wrote them
 	holdBytesMax     = 64 << 10
-	downsMax         = 4096 // LinkDowns of a connection that are being repeated
+	downsMax         = 4096 // LinkDowns of a connection that are being repeated, or that the peer may have missed
 	refreshStepsMax  = 16
 )
 

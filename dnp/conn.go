@@ -186,7 +186,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	}
 	c.fill(now, 0, out)
 	c.unreliable.send(&c.path, out)
-	c.links.sendRepeats(&c.path, now, out)
+	c.links.sendRepeats(&c.path, c.life.heard, now, out)
 }
 
 // settle sets the timer of c, and schedules c for offers or at once if it can send more.

@@ -111,6 +111,9 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 		c.settle(t)
 	default:
 		c.receive(p, t, out)
+		if c.life.heard == t {
+			c.links.repeatMissed(t)
+		}
 		c.settle(t)
 	}
 	e.driven = false
@@ -251,6 +254,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 		path: path{core: &e.core, addr: addr, budget: newBudget(&e.rate, now), loss: newLossEstimate(), disorder: disorderMemory, headers: uint8(headersTo(addr))},
 		life: liveness{heard: now, sure: now, closeAt: never, restartAt: never},
 	}
+	c.carried = e.cfg.Proven != nil && e.cfg.Proven(addr)
 	c.timer.conn = c
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
 	c.links = newLinkTable(&e.core, &c.send, c.handle)

@@ -74,7 +74,7 @@ type linkTable struct {
 
 	unanswered retrySchedule // links that are presumed up soon
 	ups        retrySchedule // LinkUps being repeated
-	downs      retrySchedule // LinkDowns being repeated
+	downs      retrySchedule // LinkDowns being repeated; those rest that a silent peer may have missed
 	catchUps   retrySchedule // values being repeated to links that were behind
 	scrub      scrubber
 	longAnswer instant // from when on a correction may be longer than the write

@@ -20,6 +20,7 @@ type path struct {
 	// seen to change the order of datagrams.
 	disorder uint8
 	headers  uint8 // bytes of each datagram
+	carried  bool  // something else than UDP brings the datagrams (Config.Proven)
 }
 
 // disorderMemory is how many repeats wait after the path changed the order of datagrams, as in RACK (RFC 8985).

@@ -18,30 +18,61 @@ var (
 
 // A retrySchedule sends something about a link at fixed times after a start. All links
 // that wait for the same step wait equally long, so each step is a FIFO and nothing is
-// ever sorted.
+// ever sorted. Behind the steps is a queue of links that rest until resume.
 type retrySchedule struct {
 	steps  *[]time.Duration // shared, to keep a Conn small
-	queues [][]retry        // by step
+	queues [][]retry        // by step; nil while there is no link
 	n      int
 }
 
 // A retry is a link in a schedule.
 type retry struct {
 	link    wire.LinkID
+	rounds  uint8  // how often it was resumed
 	version uint32 // of the link's Source at the start; catch-ups only
 	start   instant
 }
 
 // start schedules r from the first step, if there is one.
 func (l *retrySchedule) start(r retry) {
-	if len(*l.steps) == 0 {
+	if len(*l.steps) > 0 {
+		l.push(0, r)
+	}
+}
+
+func (l *retrySchedule) push(step int, r retry) {
+	l.open()
+	l.queues[step] = append(l.queues[step], r)
+	l.n++
+}
+
+func (l *retrySchedule) open() {
+	if l.queues == nil {
+		l.queues = make([][]retry, len(*l.steps)+1)
+	}
+}
+
+// stepQueues returns the queues of the steps.
+func (l *retrySchedule) stepQueues() [][]retry {
+	return l.queues[:min(len(l.queues), len(*l.steps))]
+}
+
+// rest puts a link aside whose last step is over.
+func (l *retrySchedule) rest(r retry) { l.push(len(*l.steps), r) }
+
+// resume makes a step of all links due that rest.
+func (l *retrySchedule) resume(step int, now instant) {
+	end := len(*l.steps)
+	if l.n == 0 || len(l.queues[end]) == 0 {
 		return
 	}
-	if l.queues == nil {
-		l.queues = make([][]retry, len(*l.steps))
+	list := l.queues[end]
+	for i := range list {
+		list[i].rounds++
+		list[i].start = now.add(-(*l.steps)[step])
 	}
-	l.queues[0] = append(l.queues[0], r)
-	l.n++
+	l.queues[step] = slices.Insert(l.queues[step], 0, list...) // all others in this queue are due later
+	l.queues[end] = nil
 }
 
 // again makes the last step of link due once more. It ignores a link that is scheduled
@@ -50,12 +81,15 @@ func (l *retrySchedule) again(link wire.LinkID, now instant) {
 	if l.scheduled(link) {
 		return
 	}
-	if l.queues == nil {
-		l.queues = make([][]retry, len(*l.steps))
-	}
+	l.open()
 	last := len(*l.steps) - 1
 	l.queues[last] = slices.Insert(l.queues[last], 0, retry{link: link, start: now.add(-(*l.steps)[last])}) // all others in this queue are due later
 	l.n++
+}
+
+// ended reports whether the step that next returned was the last.
+func (l *retrySchedule) ended(r retry, now instant) bool {
+	return r.start.add((*l.steps)[len(*l.steps)-1]) <= now
 }
 
 func (l *retrySchedule) scheduled(link wire.LinkID) bool {
@@ -66,7 +100,7 @@ func (l *retrySchedule) scheduled(link wire.LinkID) bool {
 
 // next returns a link whose step is due, and moves it to the next step. If the step is late, the next ones are, too.
 func (l *retrySchedule) next(now instant) (due retry, ok bool) {
-	for step, queue := range l.queues {
+	for step, queue := range l.stepQueues() {
 		if len(queue) == 0 || queue[0].start.add((*l.steps)[step]) > now {
 			continue
 		}
@@ -96,7 +130,7 @@ func (l *retrySchedule) trim() {
 	}
 }
 
-// dropOldest removes the link that was sent most often.
+// dropOldest removes the link that has rested for longest, or that was sent most often.
 func (l *retrySchedule) dropOldest() {
 	for step := len(l.queues) - 1; step >= 0; step-- {
 		if len(l.queues[step]) > 0 {
@@ -125,7 +159,7 @@ func (l *retrySchedule) nextTimeout() instant {
 
 func (l *retrySchedule) earliest() instant {
 	at := never
-	for step, queue := range l.queues {
+	for step, queue := range l.stepQueues() {
 		if len(queue) > 0 {
 			at = min(at, queue[0].start.add((*l.steps)[step]))
 		}
@@ -145,8 +179,8 @@ func (l *retrySchedule) each(yield func(wire.LinkID) bool) {
 }
 
 // sendRepeats sends the LinkUps and LinkDowns that are due, and makes values due whose
-// repeat is.
-func (t *linkTable) sendRepeats(p *path, now instant, out Sender) {
+// repeat is. The peer was heard last at the instant heard.
+func (t *linkTable) sendRepeats(p *path, heard, now instant, out Sender) {
 	for r, ok := t.ups.next(now); ok; r, ok = t.ups.next(now) {
 		p.emit(wire.LinkUp{Link: r.link}.Append(out.Datagram(3)), out)
 	}
@@ -158,11 +192,27 @@ func (t *linkTable) sendRepeats(p *path, now instant, out Sender) {
 		for range p.loss.copies() { // the peer never answers a LinkDown
 			p.emit(wire.LinkDown{Link: r.link}.Append(out.Datagram(3)), out)
 		}
+		if p.carried && now.sub(heard) >= missedSilence && r.rounds < missedRounds && t.downs.ended(r, now) {
+			t.downs.rest(r)
+		}
 	}
 	for r, ok := t.catchUps.next(now); ok; r, ok = t.catchUps.next(now) {
 		t.catchUp(r, now)
 	}
 }
+
+// A peer whose datagrams do not come by UDP (Config.Proven) can be without a connection for longer than LinkDowns are
+// repeated, and the owner may not know, if another node has the connection. So a LinkDown whose last copy
+// was sent to a peer that had been silent for missedSilence is sent three times more when the peer is heard. One that
+// was heard later had its connection when earlier copies were sent.
+const (
+	missedSilence = 4 * time.Second
+	missedStep    = 3 // of linkDownSteps
+	missedRounds  = 2 // what is heard may have waited for long, and the peer still be away
+)
+
+// repeatMissed begins the LinkDowns again that a peer may have missed, which is heard.
+func (t *linkTable) repeatMissed(now instant) { t.downs.resume(missedStep, now) }
 
 // catchUpsMax bounds the catch-ups of a connection. Beyond it a new one replaces the one
 // that was repeated most often.
