@@ -112,7 +112,7 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 	default:
 		c.receive(p, t, out)
 		if c.life.heard == t {
-			c.links.repeatMissed(t)
+			c.links.downs.resume(missedStep, t)
 		}
 		c.settle(t)
 	}

@@ -432,7 +432,7 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 	case SentPart:
 		w.long = longTaken
 	case SentFrozen:
-		t.replayFrozen(s.Link)
+		t.ids.useFrozen(s.Link)
 	case SentLink:
 		slot, ok := t.replayOffer(s, resolve)
 		switch {
@@ -481,15 +481,6 @@ func (t *linkTable) replayOffer(s SentCommand, resolve func(uint64) *Source) (sl
 	t.attach(slot, l, src)
 	t.ids.index[i] = uint16(slot + 1)
 	return slot, true
-}
-
-// replayFrozen uses up the id of an offer whose link ended before the offer was stored: the peer was sent it, so
-// another link of this id would be a second one to it. The ids of questions and of the proof of the address are not among
-// those that links get in turn.
-func (t *linkTable) replayFrozen(id wire.LinkID) {
-	if i, ours := t.ids.ordinal(id); ours && i < t.ids.usable() && !t.ids.hello.used(id) {
-		t.ids.useTo(i)
-	}
 }
 
 func (t *linkTable) replayChange(ch LinkChange, now instant) {

@@ -342,6 +342,15 @@ func (d *linkIDs) useTo(ordinal int) {
 	}
 }
 
+// useFrozen uses up the id of an offer whose link ended before the offer was stored: the peer was sent it, so
+// another link of this id would be a second one to it. The ids of questions and of the proof of the address are not among
+// those that links get in turn.
+func (d *linkIDs) useFrozen(id wire.LinkID) {
+	if i, ours := d.ordinal(id); ours && i < d.usable() && !d.hello.used(id) {
+		d.useTo(i)
+	}
+}
+
 func (d *linkIDs) release(id wire.LinkID) {
 	i, _ := d.ordinal(id)
 	d.index[i] = 0

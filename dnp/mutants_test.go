@@ -82,7 +82,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "long_ways_are_unanswered", File: "dnp/liveness.go", Old: "after = max(after, 4*trip.longest(unansweredMost/4))", New: "after = max(after, 0)", Run: "^TestUnanswered$"},
 	{Name: "no_patience_with_the_restored", File: "dnp/liveness.go", Old: "l.patient = now.add(max(0, restoredTimeout-cfg.ReliableTimeout))", New: "l.patient = now", Run: "^TestRestoredIsUnreachable$"},
 	{Name: "presumed_is_linked", File: "dnp/link.go", Old: "kind = EventLinkPresumed", New: "kind = EventLinkUp", Run: "^TestLinkPresumed$"},
-	{Name: "frozen_ids_are_free", File: "dnp/journal.go", Old: "\t\tt.ids.useTo(i)\n\t}\n}\n\nfunc (t *linkTable) replayChange", New: "\t\t_ = i\n\t}\n}\n\nfunc (t *linkTable) replayChange", Run: "^TestLoggedFrozenID$"},
+	{Name: "frozen_ids_are_free", File: "dnp/journal.go", Old: "\t\tt.ids.useFrozen(s.Link)", New: "", Run: "^TestLoggedFrozenID$"},
 	{Name: "missed_linkdown_is_forgotten", File: "dnp/repeat.go", Old: "if p.carried && now.sub(heard)", New: "if false && now.sub(heard)", Run: "^TestLinkDownMissed$"},
 	{Name: "missed_linkdown_by_udp", File: "dnp/repeat.go", Old: "if p.carried && now.sub(heard)", New: "if now.sub(heard)", Run: "^TestLinkDownByUDP$"},
 	{Name: "heard_and_missed_linkdown", File: "dnp/repeat.go", Old: "now.sub(heard) >= missedSilence && ", New: "", Run: "^TestLinkDownHeard$"},

@@ -211,9 +211,6 @@ const (
 	missedRounds  = 2 // what is heard may have waited for long, and the peer still be away
 )
 
-// repeatMissed begins the LinkDowns again that a peer may have missed, which is heard.
-func (t *linkTable) repeatMissed(now instant) { t.downs.resume(missedStep, now) }
-
 // catchUpsMax bounds the catch-ups of a connection. Beyond it a new one replaces the one
 // that was repeated most often.
 const catchUpsMax = 4096
