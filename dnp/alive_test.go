@@ -298,6 +298,25 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+// TestSignOfLife: an edge to which a peer made a connection can say so before the peer says anything. A peer that was
+// not answered yet repeats its request, and is not taken for one that started again.
+func TestSignOfLife(t *testing.T) {
+	for _, profile := range []wire.Profile{wire.Denetwork, wire.Spec} {
+		cfg := carriedConfig()
+		cfg.Profile = profile
+		s := newTest(t, cfg)
+		s.recv("00 0100 0000")
+		s.want("the request is accepted", "01 00 0000")
+		s.wait(time.Second)
+		s.recv(fmt.Sprintf("%x", s.e.SignOfLife()))
+		if s.c.life.heard != s.e.clock.now {
+			t.Error("the peer is not heard")
+		}
+		s.recv("00 0100 0000")
+		s.want("so is the same request", "01 00 0000")
+	}
+}
+
 // TestKeepAliveProvesNothing: a stranger who sends keep-alives in the name of a dead peer does not keep its
 // connection.
 func TestKeepAliveProvesNothing(t *testing.T) {

@@ -244,6 +244,10 @@ func (e *Endpoint) SetRoom(addr netip.AddrPort, bytes int) {
 	c.wake()
 }
 
+// SignOfLife returns a datagram which says only that the peer is there: a LinkUpdate without links. A node to which a peer is
+// connected that does not come by UDP may send it to the one that has the connection, for the peer.
+func (e *Endpoint) SignOfLife() []byte { return e.cfg.Profile.AppendUpdateHead(nil, 0) }
+
 // Stats returns the counters, which go on counting.
 func (e *Endpoint) Stats() *Stats { return &e.stats }
 

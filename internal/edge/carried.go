@@ -128,7 +128,7 @@ func (r *carriage) Arrived(c *carrier.Conn, p []byte) {
 func (r *carriage) Opened(c *carrier.Conn) {
 	r.w.must(func(now time.Time) {
 		if r.w.takeover != nil && r.w.node.hub.Conn(c.Addr()) == c { // it has not ended meanwhile
-			r.w.takeover.DirectOpened(now, c.Addr())
+			r.w.takeover.DirectOpened(now, c.Addr(), c.Resumes())
 		}
 		r.w.setReachable(c.Addr())
 	})

@@ -59,7 +59,7 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "no_revalidation_after_a_stop", File: "internal/edge/takeover/takeover.go", Old: "now.Sub(t.turned) > stallMax {", New: "false {"},
 	{Name: "adopted_twice_here", File: "internal/edge/takeover/claims.go", Old: "if !c.locations.present(claim.name) {", New: "if true {",
 		Args: []string{"-takeover-seeds", "600"}},
-	{Name: "carried_wait_for_ever", File: "internal/edge/carried.go", Old: "r.w.takeover.DirectOpened(now, c.Addr())\n\t\t}\n\t\tr.w.setReachable(c.Addr())", New: "r.w.takeover.DirectOpened(now, c.Addr())\n\t\t}",
+	{Name: "carried_wait_for_ever", File: "internal/edge/carried.go", Old: "c.Resumes())\n\t\t}\n\t\tr.w.setReachable(c.Addr())", New: "c.Resumes())\n\t\t}",
 		Run: carriedRun, Args: carriedArgs, Survives: "the edge asks a client whose connection ended, and the answer shows the same"},
 	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "case w.takeover != nil && !w.takeover.Directly(client):", New: "case false:", Run: carriedRun, Args: carriedArgs},
 	{Name: "carried_unknown_is_not_told", File: "internal/edge/takeover/search.go", Old: "return s.Log.Phase() == sessionlog.Over && s.About.ID == \"\"", New: "_ = sessionlog.Over\n\t\treturn false", Run: "^TestCarriedUnknown$"},

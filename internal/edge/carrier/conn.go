@@ -54,6 +54,7 @@ type Conn struct {
 	kind      Kind
 	addr      netip.AddrPort
 	home      netip.Addr
+	resumes   bool // the client had a token
 	transport Transport
 	marker    Marker // the transport, or nil
 	receiver  Receiver
@@ -87,6 +88,9 @@ func (c *Conn) Addr() netip.AddrPort { return c.addr }
 
 // Home returns the address that the client comes from.
 func (c *Conn) Home() netip.Addr { return c.home }
+
+// Resumes reports whether the client came with the token of an earlier connection, so that it may have a session.
+func (c *Conn) Resumes() bool { return c.resumes }
 
 // Ended reports whether the connection has ended.
 func (c *Conn) Ended() bool {

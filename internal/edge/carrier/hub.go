@@ -177,7 +177,7 @@ func (s *Seat) Open(t Transport) *Conn {
 	h := s.hub
 	addr := h.cfg.Tokens.Address(s.kind, s.token)
 	c := &Conn{
-		hub: h, kind: s.kind, addr: addr, home: s.home, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
+		hub: h, kind: s.kind, addr: addr, home: s.home, resumes: s.resumed, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
 		ready: turn.NewWake(), taken: turn.NewWake(), done: make(chan struct{}),
 	}
 	if m, ok := t.(Marker); ok {

@@ -91,8 +91,33 @@ func (b *base) EdgeLost(now time.Time, node string) {
 	}
 }
 
-// DirectOpened notes that a client made a connection to this edge: no datagram of it is newer.
-func (b *base) DirectOpened(now time.Time, client netip.AddrPort) { b.notePath(now, client, "") }
+// DirectOpened notes that a client made a connection to this edge: no datagram of it is newer. A client that
+// resumes may have a session.
+func (b *base) DirectOpened(now time.Time, client netip.AddrPort, resumes bool) {
+	b.notePath(now, client, "")
+	if _, ok := b.cfg.Endpoint.Conn(client); !ok && resumes && b.byAddr[client] == nil {
+		b.announce(now, client)
+	}
+}
+
+// announce tells the edge that has the session of a client where the client is connected. A client that only listens says
+// nothing by which that edge could learn it. It gets what the client itself could send, because edges of every release
+// take that: a sign of life.
+func (b *base) announce(now time.Time, client netip.AddrPort) {
+	sign := orphan{data: b.cfg.Endpoint.SignOfLife()}
+	switch kind, worker, node := b.locations.locate(now, b.client(client)); {
+	case kind == placeHere && worker != b.cfg.Worker:
+		b.pass(worker, client, sign)
+	case kind == placeElsewhere:
+		b.forward(node, client, sign)
+	case kind == placeUnknown && b.cfg.Affinity != nil && b.mayAsk(now, sign.data):
+		b.find(b.name(client), func(now time.Time, s cluster.Served, err error) {
+			if err == nil && s.Alive && s.Node != b.cfg.Node && b.forward(s.Node, client, sign) {
+				b.hintElsewhere(now, client, s.Node)
+			}
+		})
+	}
+}
 
 // DirectLost searches for the way to a client whose connection to this edge ended.
 func (b *base) DirectLost(now time.Time, client netip.AddrPort) {

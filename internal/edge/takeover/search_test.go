@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/memaffinity"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 )
 
@@ -326,7 +327,7 @@ func TestLateDatagram(t *testing.T) {
 	first.play(c, time.Second)
 	first.wantWay(addr, "e3")
 	flow = ""
-	w.t.DirectOpened(first.net.Now(), addr)
+	w.t.DirectOpened(first.net.Now(), addr, true)
 	first.wantWay(addr, "")
 	w.deliver(addr, "e3", late...) // e3 has just ended its connection
 	if s := w.session(addr); s.path != (Path{}) {
@@ -372,7 +373,7 @@ func TestForwardedTwice(t *testing.T) {
 	}
 	w.deliver(addr, "e3", said...)
 	next.wantWay(addr, "e3")
-	w.t.DirectOpened(next.net.Now(), addr) // soon after the hand-over
+	w.t.DirectOpened(next.net.Now(), addr, true) // soon after the hand-over
 	next.wantWay(addr, "")
 
 	// The client is connected to e3, which forwards to e2, which had the session before.
@@ -418,6 +419,56 @@ func TestLateAnswer(t *testing.T) {
 	}
 	next.play(c, time.Second)
 	next.wantWay(addr, "e3")
+}
+
+// TestAnnounced: an edge to which a client makes a connection tells the edge that has the session of the client, before the
+// client says anything.
+func TestAnnounced(t *testing.T) {
+	e := newTestEdge(t)
+	w, hub := e.workers[0], memaffinity.New(e.net.Now)
+	e.claimIn(hub.Node("e1"))
+	other := hub.Node("e2")
+	other.Claim(w.t.name(clientAddr(1)), 1)
+	dead := hub.Node("e3")
+	dead.Claim(w.t.name(clientAddr(2)), 1)
+	dead.Leave()
+	opens := func(i int, resumes bool) {
+		w.t.DirectOpened(e.net.Now(), clientAddr(i), resumes)
+		e.pass(10 * time.Millisecond)
+	}
+	opens(1, false)
+	opens(2, true)
+	opens(3, true)
+	if len(e.forwarded) > 0 {
+		t.Fatalf("%v are told of a client without a token, of one whose edge is dead, or of one that no edge has", e.forwarded)
+	}
+	opens(1, true)
+	opens(1, true) // the edge is known
+	if want := []string{"e2", "e2"}; !slices.Equal(e.forwarded, want) {
+		t.Fatalf("%v are told of two connections, want %v", e.forwarded, want)
+	}
+}
+
+// TestAnnouncedHere: a client that is served here, or by another worker, is announced to no other edge.
+func TestAnnouncedHere(t *testing.T) {
+	e := newTestEdge(t)
+	addr, by := clientAddr(1), e.addWorker()
+	c := e.join(addr) // over e2, to the first worker
+	e.vouch()
+	e.wantWay(addr, "e2")
+	by.t.DirectOpened(e.net.Now(), addr, true)
+	e.play(c, 2*time.Second) // it asks the client by this way first
+	e.wantWay(addr, "")
+	e.workers[0].deliver(addr, "e3", e.workers[0].endpoint.SignOfLife()...)
+	e.wantWay(addr, "e3")
+	asked := e.overEdge["e3"]
+	e.play(c, 20*time.Millisecond)
+	if e.overEdge["e3"] == asked {
+		t.Error("the edge does not ask its client by the way that it is told of")
+	}
+	if len(e.forwarded) > 0 {
+		t.Errorf("%v are told", e.forwarded)
+	}
 }
 
 // TestEdgesKnownLater: an edge that knows of no other edge takes a session over. It searches as soon as it knows of some.
