@@ -128,10 +128,7 @@ func newTakeoverWorld(t *testing.T, seed uint64) *takeoverWorld {
 
 func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverWorld {
 	w := &takeoverWorld{world: newWorld(t, seed), seed: seed, takeoverPlan: plan}
-	if !plan.carried { // a carried client that only listens can miss the end of a link (Known, internal/edge/takeover/DESIGN.md)
-		w.herd = newHerd(w.world, seed)
-	}
-	if w.herd != nil {
+	if w.herd = newHerd(w.world, seed); w.herd != nil {
 		w.herd.bye = "" // clients count their messages
 	}
 	rnd := w.net.Rand()

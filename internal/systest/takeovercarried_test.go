@@ -1,9 +1,11 @@
 package systest
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
@@ -91,4 +93,58 @@ func (p *takeoverPlayer) breaks() {
 		p.w.tell("the connection of player %d to %s breaks", p.index, c.process.name)
 		p.wire.breakOff(0, carriedDelay)
 	}
+}
+
+// elsewhere breaks the connection of a client until it comes to an edge that does not have its session, and returns the latter.
+func (p *takeoverPlayer) elsewhere() (owner *takeoverEdge) {
+	p.w.Helper()
+	owner = p.owner()
+	for try := 0; p.wire.now == nil || p.w.edgeOf(p.wire.now) == owner; try++ {
+		if try == 40 {
+			p.w.Fatalf("the client comes to %s each time", owner.name)
+		}
+		p.wire.breakOff(0, carriedDelay)
+		p.w.within(time.Second, "the client is connected again", func() bool { return p.wire.now != nil })
+	}
+	return owner
+}
+
+// away has the connection of a client break, and the client make none for a while.
+func (p *takeoverPlayer) away(d time.Duration) {
+	p.wire.breakOff(0, carriedDelay)
+	p.wire.next += d
+}
+
+// TestCarriedMoves has a client that only listens make connections to edges that do not have its session. It gets values at
+// once.
+func TestCarriedMoves(t *testing.T) {
+	w, p, _ := silentClientOf(carriedAlone(t))
+	for i := range 10 {
+		p.elsewhere()
+		w.value++
+		w.mustPublish("s", fmt.Sprintf(`{"op":"set","key":"tower","values":{"n":%d}}`, w.value))
+		w.net.Run(500 * time.Millisecond)
+		if got := p.Value("T", 0); string(got) != string(u16(w.value)) {
+			t.Fatalf("connection %d, to %s: the client sees % x, want % x", i, w.edgeOf(p.wire.now).name, got, u16(w.value))
+		}
+		w.net.Run(2 * time.Second)
+	}
+}
+
+// TestCarriedAway: a client that only listens, and comes over an edge that does not have its session, is away while a state
+// ends, for longer than its edge says so.
+func TestCarriedAway(t *testing.T) {
+	w, p, _ := silentClientOf(carriedAlone(t))
+	p.elsewhere()
+	key := herdKey + "away"
+	w.mustPublish("s", fmt.Sprintf(`{"op":"put","key":%q,"values":[{"name":"n","type":"uint16","value":0}]}`, key))
+	w.within(time.Second, "the client has the state", func() bool { return p.LinkNamed(key) != nil })
+	w.net.Run(5 * time.Second) // its edge has heard of the link
+	p.away(8 * time.Second)
+	w.mustPublish("s", fmt.Sprintf(`{"op":"remove","key":%q}`, key))
+	w.net.Run(7 * time.Second)
+	if p.LinkNamed(key) == nil {
+		t.Fatal("the client, which is away, knows that the state has ended")
+	}
+	w.within(2*time.Second, "the client knows that the state has ended", func() bool { return p.LinkNamed(key) == nil })
 }

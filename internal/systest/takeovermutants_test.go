@@ -64,6 +64,8 @@ var takeoverMutants = []mutants.Mutant{
 	{Name: "carried_elsewhere_wait", File: "internal/edge/carried.go", Old: "case w.takeover != nil && !w.takeover.Directly(client):", New: "case false:", Run: carriedRun, Args: carriedArgs},
 	{Name: "carried_unknown_is_not_told", File: "internal/edge/takeover/search.go", Old: "return s.Log.Phase() == sessionlog.Over && s.About.ID == \"\"", New: "_ = sessionlog.Over\n\t\treturn false", Run: "^TestCarriedUnknown$"},
 	{Name: "carried_lost_and_not_searched", File: "internal/edge/takeover/search.go", Old: "s != nil && s.path == (Path{}) && s.stays() {", New: "s != nil && false {", Run: carriedRun, Args: carriedArgs},
+	{Name: "carried_elsewhere_is_not_told", File: "internal/edge/takeover/search.go", Old: "\t\tb.announce(now, client)", New: "\t\t_ = now", Run: "^TestCarriedMoves$"},
+	{Name: "missed_linkdown_is_forgotten", File: "dnp/repeat.go", Old: "if p.carried && now.sub(heard)", New: "if false && now.sub(heard)", Run: "^TestCarriedAway$"},
 	{Name: "late_datagrams_of_carried_count", File: "internal/edge/takeover/state.go", Old: "(o.edge != s.left || !now.Before(s.leftUntil))", New: "true", Run: carriedRun, Args: carriedArgs,
 		Survives: "what the client says next shows the way; only a pause gets longer"},
 	{Name: "forged_in_the_name_of_carried", File: "internal/edge/worker.go", Old: "w.impostors++\n\t\t\tcontinue", New: "w.impostors++", Run: "^TestCarriedForged$"},

@@ -349,11 +349,11 @@ func (p *takeoverPlayer) judge() {
 	}
 }
 
-// mayBeSought reports whether an edge other than the owner has the client's connection, and the client said nothing by
-// it, or nothing but the answer to a question of the owner, which may have come a moment ago: a value that was lost
-// before comes again with its next repetition.
+// mayBeSought reports whether an edge other than the owner has the client's connection and may not have told the owner,
+// because the affinity lied, and the client said nothing by it, or nothing but the answer to a question of the owner, which
+// may have come a moment ago: a value that was lost before comes again with its next repetition.
 func (p *takeoverPlayer) mayBeSought() bool {
-	if p.wire == nil || p.wire.now == nil {
+	if p.wire == nil || p.wire.now == nil || !p.w.excused {
 		return false
 	}
 	return (!p.talks() || p.spoke != p.wire.now) && p.w.edgeOf(p.wire.now) != p.owner()
