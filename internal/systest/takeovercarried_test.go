@@ -95,18 +95,18 @@ func (p *takeoverPlayer) breaks() {
 	}
 }
 
-// elsewhere breaks the connection of a client until it comes to an edge that does not have its session, and returns the latter.
-func (p *takeoverPlayer) elsewhere() (owner *takeoverEdge) {
+// elsewhere breaks the connection of a client until it comes to an edge that did not have the connection and does not have
+// the session.
+func (p *takeoverPlayer) elsewhere() {
 	p.w.Helper()
-	owner = p.owner()
-	for try := 0; p.wire.now == nil || p.w.edgeOf(p.wire.now) == owner; try++ {
+	before := p.w.edgeOf(p.wire.now)
+	for try := 0; p.w.edgeOf(p.wire.now) == before || p.w.edgeOf(p.wire.now) == p.owner(); try++ {
 		if try == 40 {
-			p.w.Fatalf("the client comes to %s each time", owner.name)
+			p.w.Fatalf("the client comes to %s each time", p.wire.now.process.name)
 		}
 		p.wire.breakOff(0, carriedDelay)
 		p.w.within(time.Second, "the client is connected again", func() bool { return p.wire.now != nil })
 	}
-	return owner
 }
 
 // away has the connection of a client break, and the client make none for a while.
