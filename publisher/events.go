@@ -55,7 +55,8 @@ type Event struct {
 	Values map[string]any // by name, in the Go type of their types: float32, [3]float32, string, []byte, nil for null
 	Code   Code
 	Reason string
-	Missed int // of KindRefused: refusals of the client before this one that were not reported
+	Detail string // of KindLeft with the reason kicked: why, if who kicked said it
+	Missed int    // of KindRefused: refusals of the client before this one that were not reported
 
 	// Of KindSees and KindUnsees, for states whose Distance has Events. Anew: the client sees Keys, and nothing else that
 	// an event named before, because another edge serves it.
@@ -365,7 +366,7 @@ type eventJSON struct {
 	Time       time.Time `json:"ts"`
 	Epoch, Seq uint64
 
-	Client, Session, Edge, Reason, Key, Command string
+	Client, Session, Edge, Reason, Detail, Key, Command string
 
 	Link    uint16
 	Code    Code
@@ -385,7 +386,7 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 	}
 	out = Event{
 		Kind: Kind(ev.Type), Time: ev.Time, Epoch: ev.Epoch, Seq: ev.Seq, Client: ev.Client, Session: ev.Session, Edge: ev.Edge, Key: ev.Key,
-		Link: ev.Link, Code: ev.Code, Reason: ev.Reason, Missed: ev.Missed, Name: ev.Command, Numbers: ev.Numbers,
+		Link: ev.Link, Code: ev.Code, Reason: ev.Reason, Detail: ev.Detail, Missed: ev.Missed, Name: ev.Command, Numbers: ev.Numbers,
 		Keys: ev.Keys, Anew: ev.Anew,
 	}
 	switch replication.EventType(ev.Type) {

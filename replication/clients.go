@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/subject"
@@ -95,6 +96,14 @@ func (s *Store) knowsClient(client string) *Error {
 	}
 	if s.clients[client] == nil {
 		return Errorf(CodeUnknownClient, "no client %q is in the space", client)
+	}
+	return nil
+}
+
+// checkReason returns what is wrong with the reason of a kick.
+func checkReason(reason string) *Error {
+	if len(reason) > KickReasonMax || !utf8.ValidString(reason) {
+		return Errorf(CodeBadRequest, "reason: want UTF-8 of at most %d bytes, got %d", KickReasonMax, len(reason))
 	}
 	return nil
 }

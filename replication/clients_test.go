@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,6 +166,10 @@ func TestStoreKick(t *testing.T) {
 	s.sends("the edges get the kick", 0, "kick c1", "answer 77 (7, 0) durable true")
 	s.refuse("a kick in a failed publish is not sent", CodeUnknownClient, "c9", Op{Kind: OpKick, Client: "c1"}, Op{Kind: OpKick, Client: "c9"})
 	s.sends("only the error", 0, "answer 0 unknown_client")
+	s.ok(Op{Kind: OpKick, Client: "c1", Reason: strings.Repeat("a", KickReasonMax)})
+	s.sends("the reason goes to the edges", 0, "kick c1 "+strings.Repeat("a", KickReasonMax), "answer 77 (7, 0) durable true")
+	s.refuse("an event has no room for a longer reason", CodeBadRequest, "at most 200 bytes, got 201", Op{Kind: OpKick, Client: "c1", Reason: strings.Repeat("a", KickReasonMax+1)})
+	s.refuse("an event is text", CodeBadRequest, "want UTF-8", Op{Kind: OpKick, Client: "c1", Reason: "\xff"})
 }
 
 // TestNoEmptyData: whichever way an empty data value comes into a store, clients get one zero byte

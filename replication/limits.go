@@ -20,6 +20,9 @@ const (
 	linkStateBytes = 10      // of a LinkState before its message and values
 )
 
+// KickReasonMax is how long the reason of a kick may be, in bytes, so that it fits into an event. It is arbitrary.
+const KickReasonMax = 200
+
 // Limits bound what publishers and clients can make a Store hold. A zero field stands for its
 // default.
 type Limits struct {

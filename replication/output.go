@@ -61,6 +61,7 @@ type Event struct {
 	Session string
 	Edge    string
 	Reason  string
+	Detail  string // of left with the reason kicked: why, in the words of who kicked
 	Key     string
 	Link    uint16
 	Values  []EventValue // of changed and refused

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"hash/crc32"
 	"math"
 	"slices"
@@ -70,6 +71,7 @@ type Op struct {
 	Eyes []Eye // of eye; none if the client sees from nowhere
 
 	Client string   // group, kick, eye
+	Reason string   // of kick: text of at most KickReasonMax bytes for the event left; empty for none
 	Join   []string // group
 	Leave  []string
 }
@@ -180,7 +182,7 @@ func (s *Store) applyOps(now time.Time, ops []Op, atomic bool) (results []*Error
 	s.expiries.commit(now)
 	for i := range ops {
 		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
-			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client})
+			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client, Data: []byte(ops[i].Reason)})
 		}
 	}
 	return results, nil
@@ -202,7 +204,7 @@ func (s *Store) apply(op *Op) *Error {
 	case OpGroup:
 		return s.group(op)
 	case OpKick:
-		return s.knowsClient(op.Client)
+		return cmp.Or(checkReason(op.Reason), s.knowsClient(op.Client))
 	case OpClear:
 		s.clear()
 		return nil

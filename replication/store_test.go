@@ -95,7 +95,7 @@ func describeOutput(o Output) string {
 		}
 		return strings.TrimSpace(strings.TrimSpace(s+" "+string(e.Code)) + " " + e.Reason)
 	}
-	return "kick " + o.Client
+	return strings.TrimSpace("kick " + o.Client + " " + string(o.Data))
 }
 
 // describeBatch formats a batch as its position and records, each ref:message:data.

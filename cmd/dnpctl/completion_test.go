@@ -17,6 +17,7 @@ import (
 var completions = []struct{ why, line, want string }{
 	{"commands by their first letters", "dnpctl wh", "who why"},
 	{"the only command", "dnpctl plac", "placement"},
+	{"a command of an operator", "dnpctl ki", "kick"},
 	{"subcommands", "dnpctl context ", "add list remove use"},
 	{"a subcommand by its first letter", "dnpctl context a", "add"},
 	{"a flag of a command", "dnpctl why --js", "--json"},

@@ -24,7 +24,8 @@
 //	dnpctl console                                 serve a page that shows all of it
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
-//	dnpctl drain 127.0.0.1:8414                    make an edge hand its sessions over and end
+//	dnpctl kick demo alice                         end the sessions of a client
+//	dnpctl drain edge-1                            make an edge hand its sessions over and end
 //	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
 //	dnpctl seal                                    hide the subjects of the store after an upgrade
 //	dnpctl bench --quick                           measure what updates cost on this machine
@@ -47,6 +48,7 @@ type commands struct {
 	Publish       publishCommand       `cmd:"" help:"Make, change or remove a state, as a game server does."`
 	Eye           eyeCommand           `cmd:"" help:"Say from where a client sees, for states with an interest."`
 	Get           getCommand           `cmd:"" help:"Print what the relay holds: a state, or all states of a space."`
+	Kick          kickCommand          `cmd:"" help:"End the sessions of a client, as a game server does."`
 	Send          sendCommand          `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client."`
 	Command       commandCommand       `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer."`
 	Who           whoCommand           `cmd:"" help:"List the clients of a space, or those near a place, or that see a state."`
@@ -61,7 +63,7 @@ type commands struct {
 	Why           whyCommand           `cmd:"" help:"Say why a client has what it has of a state: every reason, in order."`
 	Top           topCommand           `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once."`
 	Token         tokenCommand         `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
-	Drain         drainCommand         `cmd:"" help:"Make an edge hand its sessions to other edges and end."`
+	Drain         drainCommand         `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
 	Seal          sealCommand          `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
 	Context       contexts.Command     `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
 	Completion    completion.Command   `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags."`

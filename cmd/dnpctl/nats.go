@@ -19,14 +19,30 @@ import (
 
 // NATSFlags are the flags of commands that act as a game server.
 type NATSFlags struct {
-	config.NATS
-	Context string        `placeholder:"NAME" help:"Context with the NATS servers and credentials; see dnpctl context. Default: the one that dnpctl context use chose, unless --nats-url or its variable names servers."`
+	NATSLogin
 	Timeout time.Duration `default:"5s" help:"How long to wait for NATS and for an answer."`
+}
+
+// Problems lists what is wrong with f.
+func (f *NATSFlags) Problems() (list config.Problems) {
+	if f.Timeout <= 0 {
+		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
+	}
+	return list
+}
+
+// connect connects to NATS. The caller closes the connection.
+func (f *NATSFlags) connect() (*nats.Conn, error) { return f.NATSLogin.connect(f.Timeout) }
+
+// NATSLogin are the flags that say where NATS is, and as whom to connect.
+type NATSLogin struct {
+	config.NATS
+	Context string `placeholder:"NAME" help:"Context with the NATS servers and credentials; see dnpctl context. Default: the one that dnpctl context use chose, unless --nats-url or its variable names servers."`
 }
 
 // AfterApply takes what no argument and no variable says from a context. Servers that are named have
 // nothing of a context: its credentials are for its own servers.
-func (f *NATSFlags) AfterApply(ctx *kong.Context) error {
+func (f *NATSLogin) AfterApply(ctx *kong.Context) error {
 	said := func(name string) bool {
 		for _, p := range ctx.Path {
 			if p.Flag != nil && p.Flag.Name == name {
@@ -62,12 +78,9 @@ func (f *NATSFlags) AfterApply(ctx *kong.Context) error {
 }
 
 // Problems lists what is wrong with f.
-func (f *NATSFlags) Problems() (list config.Problems) {
+func (f *NATSLogin) Problems() (list config.Problems) {
 	list = f.NATS.Problems()
 	compose.NATSProblems(&list, &f.NATS)
-	if f.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
-	}
 	return list
 }
 
@@ -87,11 +100,11 @@ func (f *SpaceFlags) Problems() (list config.Problems) {
 	return list
 }
 
-func (f *NATSFlags) subjects() subject.Names { return subject.Names{Prefix: f.SubjectPrefix} }
+func (f *NATSLogin) subjects() subject.Names { return subject.Names{Prefix: f.SubjectPrefix} }
 
-// connect connects to NATS. The caller closes the connection.
-func (f *NATSFlags) connect() (*nats.Conn, error) {
-	options := []nats.Option{nats.Name("dnpctl"), nats.Timeout(f.Timeout), nats.MaxReconnects(-1)}
+// connect connects to NATS within a time. The caller closes the connection.
+func (f *NATSLogin) connect(timeout time.Duration) (*nats.Conn, error) {
+	options := []nats.Option{nats.Name("dnpctl"), nats.Timeout(timeout), nats.MaxReconnects(-1)}
 	options = append(options, compose.Security(&f.NATS).Options()...)
 	nc, err := nats.Connect(f.NATSURL, options...)
 	switch {
@@ -103,7 +116,8 @@ func (f *NATSFlags) connect() (*nats.Conn, error) {
 	return nc, nil
 }
 
-// request sends one request and returns the answer.
+// request sends one request and returns the answer. The server says separately that a user may not ask; then
+// request does not wait for an answer.
 func (f *NATSFlags) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	nc, err := f.connect()
 	if err != nil {
@@ -112,12 +126,25 @@ func (f *NATSFlags) request(ctx context.Context, subject string, data []byte) ([
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			refuse(errRefused)
+		}
+	})
 	m, err := nc.RequestWithContext(ctx, subject, data)
-	if err != nil {
+	switch {
+	case context.Cause(ctx) == errRefused:
+		return nil, fmt.Errorf("%w publish on %s; --nats-user, --nats-creds or --context name another user", errRefused, subject)
+	case err != nil:
 		return nil, err
 	}
 	return m.Data, nil
 }
+
+// errRefused begins what people read when the server refuses a request.
+var errRefused = errors.New("the NATS user may not")
 
 // askHolder sends one request to the relay that holds the space.
 func (f *SpaceFlags) askHolder(ctx context.Context, subject string, data []byte) ([]byte, error) {

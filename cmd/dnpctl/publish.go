@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -296,4 +297,55 @@ func parsePoint(text string) (p []float64) {
 		p = append(p, x)
 	}
 	return p
+}
+
+type kickCommand struct {
+	SpaceFlags `set:"space=Space of the client."`
+
+	Client string `arg:"" help:"Client whose sessions in the space end; dnpctl clients SPACE lists them. A login service has to refuse a client that must not come back."`
+	Reason string `arg:"" optional:"" help:"Why, for game servers: the event left has it. The client is told only that its connection ends."`
+	JSON   bool   `name:"json" env:"-" help:"Print the answer as JSON."`
+}
+
+// Help returns examples.
+func (c *kickCommand) Help() string {
+	return "Examples:\n  dnpctl kick demo alice\n  dnpctl kick demo alice 'shouts at everybody'\nIt needs the NATS user game or admin."
+}
+
+// Problems lists what is wrong with c.
+func (c *kickCommand) Problems() (list config.Problems) {
+	if !subject.ValidToken(c.Client) {
+		list.Add("CLIENT", "want 1 to 64 letters, digits, _ or -, got %q", c.Client)
+	}
+	if n := len(c.Reason); n > replication.KickReasonMax {
+		list.Add("REASON", "want at most %d bytes, got %d", replication.KickReasonMax, n)
+	}
+	return list
+}
+
+// Run ends the sessions of the client.
+func (c *kickCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	body, err := json.Marshal(kickOp{Op: "kick", Client: c.Client, Reason: c.Reason})
+	if err != nil {
+		return err
+	}
+	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, ""), body)
+	if errors.Is(err, errRefused) {
+		return fmt.Errorf("%w; the users game and admin may kick", err)
+	}
+	if err != nil {
+		return err
+	}
+	err = printAnswer(data, c.JSON)
+	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownClient {
+		return fmt.Errorf("%w; `dnpctl clients %s` lists those who are", err, c.Space)
+	}
+	return err
+}
+
+// A kickOp is the JSON of the op.
+type kickOp struct {
+	Op     string `json:"op"`
+	Client string `json:"client"`
+	Reason string `json:"reason,omitempty"`
 }

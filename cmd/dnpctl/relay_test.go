@@ -19,7 +19,8 @@ import (
 // A testRelay simulates a cluster behind NATS. It holds the space demo: it parses a publish
 // like a relay, and answers with a position that counts up; it answers a get of the space in
 // two pages, and a get of a key with the last publish. Two edges answer who; client c1 is
-// connected to one of them. The testRelay publishes an event of demo all the time.
+// connected to one of them. Edge edge-1 drains when it is asked: it has 1 session, then none, and then it is gone.
+// The testRelay publishes an event of demo all the time.
 type testRelay struct {
 	nc   *nats.Conn
 	subj subject.Names
@@ -27,6 +28,9 @@ type testRelay struct {
 	last []byte
 
 	asked int // for spaces
+
+	mu    sync.Mutex // each subject has a goroutine of NATS
+	drain int        // how many times nodes were asked since edge-1 drains; 0 before
 }
 
 func startRelay(t testing.TB) (url string) {
@@ -56,6 +60,7 @@ func startRelay(t testing.TB) (url string) {
 		r.subj.Nodes():                  r.nodes,
 		r.subj.Clients("demo"):          r.clients,
 		r.subj.Why("demo"):              r.why,
+		r.subj.Drain("edge-1"):          r.drainEdge,
 	} {
 		if _, err := r.nc.Subscribe(subject, handle); err != nil {
 			t.Fatal(err)
@@ -71,12 +76,14 @@ func startRelay(t testing.TB) (url string) {
 func (r *testRelay) publish(m *nats.Msg) {
 	a, ok := r.subj.ParsePublish(m.Subject)
 	p, problem := payload.JSON.Parse(m.Data, a.Key)
+	if problem == nil && p.Ops[0].Kind == replication.OpKick && p.Ops[0].Client != "c1" {
+		problem = replication.Errorf(replication.CodeUnknownClient, "no client %q is in the space", p.Ops[0].Client)
+	}
 	if problem == nil && !ok {
 		problem = replication.Errorf(replication.CodeBadRequest, "subject %s", m.Subject)
 	}
 	r.seq++
 	r.last = m.Data
-	_ = p
 	_ = m.Respond(payload.JSON.AppendAnswer(nil, &replication.Answer{Epoch: 7, Seq: r.seq, Durable: true, Err: problem}))
 }
 
@@ -125,10 +132,25 @@ func (r *testRelay) spaces(m *nats.Msg) {
 	respond(m, inspect.SpacesAnswer{Head: inspect.NewHead("r2", "relay", nil), List: inspect.List[inspect.Space]{Entries: []inspect.Space{}}})
 }
 
+func (r *testRelay) drainEdge(m *nats.Msg) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain = 1
+	respond(m, inspect.DrainAnswer{Head: inspect.NewHead("edge-1", "edge", nil), Sessions: "handed_over"})
+}
+
 func (r *testRelay) nodes(m *nats.Msg) {
-	facts := &inspect.NodeFacts{Version: "1.2.3", Ready: true, Clients: 1}
-	respond(m, inspect.NodesAnswer{Head: inspect.NewHead("edge-1", "edge", nil), NodeFacts: facts})
-	members := []inspect.Member{{Node: "edge-1", Role: "edge", Phase: "ready"}, {Node: "edge-9", Role: "edge", Phase: "draining"}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	facts := &inspect.NodeFacts{Version: "1.2.3", Ready: true, Uptime: 5000, Clients: max(0, 2-max(1, r.drain))}
+	members := []inspect.Member{{Node: "edge-9", Role: "edge", Phase: "draining"}}
+	if r.drain < 3 {
+		respond(m, inspect.NodesAnswer{Head: inspect.NewHead("edge-1", "edge", nil), NodeFacts: facts})
+		members = append(members, inspect.Member{Node: "edge-1", Role: "edge", Phase: "ready"})
+	}
+	if r.drain > 0 {
+		r.drain++
+	}
 	respond(m, inspect.NodesAnswer{Head: inspect.NewHead("r1", "relay", nil), NodeFacts: facts, List: inspect.List[inspect.Member]{Entries: members}})
 }
 

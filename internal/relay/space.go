@@ -167,6 +167,7 @@ func (w *Worker) emit(now time.Time, sp *space) {
 			m = bus.Msg{
 				Subject: subjects.To(sp.name, out.Client),
 				Header:  map[string]string{subject.HeaderControl: subject.ControlKick},
+				Data:    out.Data,
 			}
 		}
 		w.send(m)

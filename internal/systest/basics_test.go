@@ -190,13 +190,18 @@ func TestWhoAndKick(t *testing.T) {
 	if a := w.ask(w.subjects.Who("s"), ""); !strings.Contains(a, client) || !strings.Contains(a, `"edge":"edge1"`) {
 		t.Errorf("the answer to who is %s", a)
 	}
-	w.mustPublish("s", `{"op":"kick","client":"`+client+`"}`)
+	w.mustPublish("s", `{"op":"kick","client":"`+client+`","reason":"shouts <b>"}`)
 	w.within(time.Second, "the client is told", func() bool { return p.Phase() != dnptest.Connected })
-	for _, e := range w.events {
-		if e.Type == "left" && e.Reason != "kicked" {
-			t.Errorf("left with reason %q, want kicked", e.Reason)
+	w.within(time.Second, "game servers are told why", func() bool {
+		for _, e := range w.events {
+			if e.Type == "left" && (e.Reason != "kicked" || e.Detail != "shouts <b>") {
+				t.Fatalf("left with reason %q and detail %q, want kicked and the reason of the op", e.Reason, e.Detail)
+			} else if e.Type == "left" {
+				return true
+			}
 		}
-	}
+		return false
+	})
 	w.within(time.Second, "left", func() bool { return w.ask(w.subjects.To("s", client), "x") == "error: no responders" })
 }
 

@@ -60,9 +60,10 @@ type world struct {
 
 // An event is an event for game servers.
 type event struct {
-	Type, Space, Client, Session, Key, Reason, Code string
-	Link                                            int
-	Values                                          map[string]json.RawMessage
+	Type, Space, Client, Session, Key, Reason, Detail, Code string
+
+	Link   int
+	Values map[string]json.RawMessage
 }
 
 func newWorld(t *testing.T, seed uint64) *world {

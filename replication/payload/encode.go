@@ -82,6 +82,7 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 	e.textField("session", ev.Session)
 	e.textField("edge", ev.Edge)
 	e.textField("reason", ev.Reason)
+	e.textField("detail", ev.Detail)
 	e.textField("key", ev.Key)
 	switch ev.Type {
 	case replication.EventLinked, replication.EventPresumed, replication.EventRejected:

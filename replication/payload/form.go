@@ -230,7 +230,7 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 
 // fieldNames are the names that an object of a payload can contain.
 var fieldNames = [...]string{
-	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave",
+	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave", "reason",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
 	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
 	"interest", "at", "axes", "bands", "within", "beyond", "events", "ttl",

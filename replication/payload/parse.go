@@ -90,7 +90,7 @@ var ops = map[string]struct {
 	"group":    {replication.OpGroup, []string{"op", "client", "join", "leave"}},
 	"interest": {replication.OpInterest, append([]string{"op", "name"}, interestFields...)},
 	"eye":      {replication.OpEye, []string{"op", "client", "at"}},
-	"kick":     {replication.OpKick, []string{"op", "client"}},
+	"kick":     {replication.OpKick, []string{"op", "client", "reason"}},
 	"clear":    {replication.OpClear, []string{"op"}},
 }
 
@@ -122,6 +122,7 @@ func parseOp(op *replication.Op, f *fields, subjectKey string) {
 		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
 		optional(f, "join", kindArray, &op.Join, tokens)
 		optional(f, "leave", kindArray, &op.Leave, tokens)
+		optional(f, "reason", kindString, &op.Reason, text)
 	case replication.OpInterest:
 		opInterest(op, f)
 	case replication.OpEye:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -27,6 +28,7 @@ type Session struct {
 	commands  commands
 	recycling recycling
 
+	kickReason  string                   // for the event left
 	unaligned   bool                     // resumed, and the replica may have missed what the former edge knew
 	sight       *interest.Sight          // what the client sees; nil if the space has no interests
 	eyes        []*eye                   // of the sight that follow states
@@ -163,7 +165,11 @@ func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 		return
 	}
 	s.messages.clientLeft()
-	s.emit(now, replication.Event{Type: replication.EventLeft, Edge: s.Node, Reason: reason.String()})
+	left := replication.Event{Type: replication.EventLeft, Edge: s.Node, Reason: reason.String()}
+	if reason == dnp.CloseKicked {
+		left.Detail = s.kickReason
+	}
+	s.emit(now, left)
 }
 
 // linked reports a link that the client has, or may have.
@@ -216,6 +222,7 @@ func (s *Session) updated(now time.Time, ev *dnp.Event) {
 func (s *Session) told(now time.Time, m bus.Msg) {
 	switch m.Header[subject.HeaderControl] {
 	case subject.ControlKick:
+		s.kickReason = strings.ToValidUTF8(string(m.Data[:min(len(m.Data), replication.KickReasonMax)]), "")
 		s.conn.Close(dnp.CloseKicked)
 		s.messages.answer(m.Reply, messageAnswer{})
 	case subject.ControlReplaced:
