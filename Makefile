@@ -88,6 +88,7 @@ browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tm
 	@rm -rf tmp/console && cp -r internal/console/assets tmp/console
 	$(MAKE) --no-print-directory console
 	@diff -r internal/console/assets tmp/console >/dev/null || { echo "internal/console/assets was not that of console; now it is" >&2; exit 1; }
+	cd console && npm test
 	cd clients/typescript && SCREENS="$(CURDIR)/tmp/screens" npm run browser-test
 
 .PHONY: console-load

@@ -101,6 +101,7 @@ export interface Node {
   shards?: number;
   listen?: string[] | null;
   missing?: boolean; // gossip knows it, and it does not answer
+  gone_ms?: number; // so long ago it was there
 }
 
 export interface Client {

@@ -10,7 +10,7 @@ const columns: Column<Client>[] = [
   { name: "client", width: "minmax(8rem, 3fr)", cell: (c) => <b>{format.plain(c.client, 80)}</b>, by: (c) => c.client },
   { name: "edge", cell: (c) => format.plain(c.edge, 60), by: (c) => c.edge },
   { name: "by", cell: (c) => c.carrier, by: (c) => c.carrier },
-  { name: "for", right: true, cell: (c) => format.span(c.age_ms), by: (c) => c.age_ms },
+  { name: "for", right: true, width: "minmax(6rem, 1fr)", cell: (c) => format.span(c.age_ms), by: (c) => c.age_ms },
   { name: "links", right: true, cell: (c) => c.links.up, by: (c) => c.links.up },
   { name: "waiting", right: true, title: "Links whose values wait for the budget, and for how long", cell: (c) => (c.links.waiting ? `${c.links.waiting}, ${format.span(c.links.oldest_ms)}` : "0"), by: (c) => c.links.waiting },
   { name: "loss", right: true, cell: (c) => `${format.number(c.path.loss * 100, 1)} %`, by: (c) => c.path.loss },
@@ -26,10 +26,10 @@ export function Clients({ live, edit }: { live: Live; edit: boolean }) {
   const list = asked.value?.entries ?? [];
   const client = list.find((c) => c.session === session);
   return (
-    <section class="split">
+    <section class={client ? "split" : "whole"}>
       <div class="states">
         <div class="tools">
-          <span class="count">{list.length} clients{after.length || asked.value?.next ? " on this page" : ""}</span>
+          <span class="count">{format.count(list.length, "client")}{after.length || asked.value?.next ? " on this page" : ""}</span>
           {after.length > 0 && <button onClick={() => setAfter(after.slice(0, -1))}>Previous page</button>}
           {asked.value?.next && <button onClick={() => setAfter([...after, asked.value!.next!])}>Next page</button>}
           {asked.error && <span class="warn">{asked.error}</span>}
@@ -47,6 +47,10 @@ function OneClient({ live, client: c, edit, close }: { live: Live; client: Clien
   const history = useHistory(c.session, { loss: c.path.loss * 100, rtt: c.path.rtt_ms });
   const found = key ? [...live.model.byKey.keys()].filter((k) => k.includes(key)).slice(0, 8) : [];
   const exact = live.model.byKey.has(key);
+  const kick = () => {
+    const reason = prompt(`Kick ${c.client}? All its sessions in ${live.space} end. Why? Game servers are told; it may be empty.`, "");
+    if (reason !== null) publish(live.space, { op: "kick", client: c.client, ...(reason ? { reason } : {}) }).then(() => say("kicked"), (e: Error) => say(`kick: ${e.message}`));
+  };
   return (
     <aside class="detail" aria-label="Client">
       <header>
@@ -65,12 +69,12 @@ function OneClient({ live, client: c, edit, close }: { live: Live; client: Clien
       </dl>
       {edit && (
         <p>
-          <button class="danger" onClick={() => confirm(`Kick ${c.client}? All its sessions in ${live.space} end.`) && publish(live.space, { op: "kick", client: c.client }).then(() => say("kicked"), (e: Error) => say(`kick: ${e.message}`))}>Kick the client</button>
+          <button class="danger" onClick={() => kick()}>Kick the client</button>
         </p>
       )}
       {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
-      <Plot title="Loss, %" times={history.times} lines={[{ label: "loss", values: history.values["loss"]! }]} />
-      <Plot title="Round trip, ms" times={history.times} lines={[{ label: "rtt", values: history.values["rtt"]! }]} />
+      <Plot title="Loss, %" times={history.times} lines={[{ label: "loss", values: history.values["loss"] }]} />
+      <Plot title="Round trip, ms" times={history.times} lines={[{ label: "rtt", values: history.values["rtt"] }]} />
       <h3>Why does it have what it has?</h3>
       <input list="keys" placeholder="Key of a state" value={key} onInput={(e) => setKey(e.currentTarget.value)} />
       {!exact && <p class="chips">{found.map((k) => <button class="chip" onClick={() => setKey(k)}>{format.plain(k, 60)}</button>)}</p>}

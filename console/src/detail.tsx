@@ -7,14 +7,16 @@ import { audience } from "./states.js";
 
 /** A Detail shows one state: its values as they move, who gets it, and what the game may do with it. */
 export function Detail({ live, row, near, edit, close }: { live: Live; row: Row; near: Asked<List<Client>>; edit: boolean; close(): void }) {
-  const [said, say] = useState("");
+  const [said, say] = useState({ text: "", wrong: false });
   const gone = live.model.rows.get(row.n) !== row;
   const act = async (what: string, op: object) => {
     try {
       await publish(live.space, op);
-      say(`${what}: done`);
+      say({ text: `${what}: done`, wrong: false });
+      return true;
     } catch (error) {
-      say(`${what}: ${(error as Error).message}`);
+      say({ text: `${what}: ${(error as Error).message}`, wrong: true });
+      return false;
     }
   };
   return (
@@ -46,7 +48,7 @@ export function Detail({ live, row, near, edit, close }: { live: Live; row: Row;
         </tbody>
       </table>
       {edit && !gone && <p><button class="danger" onClick={() => confirm(`Remove ${row.key}?`) && act("remove", { op: "remove", key: row.key })}>Remove the state</button></p>}
-      {said && <p class="said" role="status">{format.plain(said, 400)}</p>}
+      {said.text && <p class={said.wrong ? "said warn" : "said"} role="status">{format.plain(said.text, 400)}</p>}
       {row.about.interest && <Distances live={live} row={row} near={near} />}
       <Sees live={live} row={row} />
       <History live={live} row={row} />
@@ -54,7 +56,7 @@ export function Detail({ live, row, near, edit, close }: { live: Live; row: Row;
   );
 }
 
-function Edit({ value, set }: { value: Value; set(v: unknown): void }) {
+function Edit({ value, set }: { value: Value; set(v: unknown): Promise<boolean> }) {
   const [text, setText] = useState<string | undefined>(undefined);
   const [wrong, setWrong] = useState("");
   if (text === undefined) return <button class="small" onClick={() => setText(JSON.stringify(value))}>edit</button>;
@@ -62,13 +64,14 @@ function Edit({ value, set }: { value: Value; set(v: unknown): void }) {
     <form
       onSubmit={(e) => {
         e.preventDefault();
+        let v: unknown;
         try {
-          set(JSON.parse(text));
-          setText(undefined);
-          setWrong("");
+          v = JSON.parse(text);
         } catch {
-          setWrong("want JSON, such as 1.5, [1, 2, 3] or \"text\"");
+          return setWrong("want JSON, such as 1.5, [1, 2, 3] or \"text\"");
         }
+        setWrong("");
+        void set(v).then((done) => done && setText(undefined)); // what was refused stays, to be mended
       }}
     >
       <input aria-label="New value, as JSON" value={text} onInput={(e) => setText(e.currentTarget.value)} />
@@ -166,6 +169,7 @@ function Sees({ live, row }: { live: Live; row: Row }) {
         {list.map((c) => <button class={c === whose ? "chip on" : "chip"} onClick={() => setWhose(c === whose ? "" : c)}>{format.plain(c, 40)}</button>)}
         {clients.value?.next && <span class="faint">and more</span>}
       </p>
+      {!whose && list.length > 0 && <p class="faint">Choose a client to see what it has of this state, and why.</p>}
       {whose && <Reasons space={live.space} client={whose} stateKey={row.key} />}
     </>
   );
@@ -195,7 +199,7 @@ function History({ live, row }: { live: Live; row: Row }) {
     <>
       <h3>Recent events</h3>
       <ul class="plain">
-        {events.map((e) => <li><b>{format.plain(e.type, 40)}</b> {format.plain(e.client ?? "", 60)} <span class="faint">{format.plain(e.ts ?? "", 40)}</span></li>)}
+        {events.map((e) => <li><b>{format.plain(e.type, 40)}</b> {format.plain(e.client ?? "", 60)} <span class="faint">{format.moment(e.ts ?? "")}</span></li>)}
       </ul>
     </>
   );

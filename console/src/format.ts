@@ -39,6 +39,24 @@ export function span(ms: number): string {
   return `${Math.floor(ms / 3_600_000)} h ${Math.floor((ms % 3_600_000) / 60_000)} min`;
 }
 
+const two = (n: number) => String(n).padStart(2, "0");
+
+/** clock returns the time of day here. */
+export function clock(at: Date): string {
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** moment returns the time of day of a time in RFC 3339, here, with milliseconds. What is no time stays as it is. */
+export function moment(text: string): string {
+  const at = new Date(text);
+  return Number.isNaN(at.getTime()) ? plain(text, 40) : `${clock(at)}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/** count returns a number with what it counts. */
+export function count(n: number, one: string, many = `${one}s`): string {
+  return `${n} ${n === 1 ? one : many}`;
+}
+
 /** The part of a key that many share: npc of npc.17 and of npc17. */
 export function family(key: string): string {
   return key.split(/[.\d/:]/, 1)[0] || key;

@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { ask, useAsked, type Client, type List, type Space } from "./api.js";
+import { ask, useAsked, type Client, type List, type Node, type Space } from "./api.js";
 import { Clients } from "./clients.js";
 import { Cluster } from "./cluster.js";
 import { Detail } from "./detail.js";
@@ -10,6 +10,7 @@ import { Events } from "./events.js";
 import * as format from "./format.js";
 import { Live } from "./live.js";
 import { States } from "./states.js";
+import { Watch } from "./watch.js";
 import { World } from "./world.js";
 
 const tabs = ["world", "states", "clients", "cluster", "events"] as const;
@@ -17,6 +18,11 @@ type Tab = (typeof tabs)[number];
 const titles: { [tab in Tab]: string } = { world: "World", states: "States", clients: "Clients", cluster: "Cluster", events: "Events" };
 /** Tables and panels are drawn anew so often in ms; the world in every frame. */
 const drawEvery = 250;
+/** How often the nodes are asked, and the clients of the space, in ms, to find out what happens to them. */
+const nodesEvery = 1_500;
+const clientsEvery = 3_000;
+/** Of so many clients the page notices that their sessions moved. */
+const watched = 200;
 
 interface About {
   space: string;
@@ -49,8 +55,15 @@ function App({ about }: { about: About }) {
   const [selected, select] = useState(0);
   const [, draw] = useReducer((n: number) => n + 1, 0);
   const spaces = useAsked<List<Space>>("api/spaces?max=500", 3_000);
+  const nodes = useAsked<List<Node>>("api/nodes", nodesEvery);
   const turn = useTheme();
   const space = at.space || about.space || spaces.value?.entries?.[0]?.space || "";
+
+  const clients = useAsked<List<Client>>(space && `api/clients?space=${encodeURIComponent(space)}&max=${watched}`, clientsEvery);
+  const [watch] = useState(() => new Watch());
+  useEffect(() => void (nodes.value && watch.nodes(nodes.value.entries ?? [], Date.now())), [nodes.value]);
+  useEffect(() => void (spaces.value && watch.spaces(spaces.value.entries ?? [], Date.now())), [spaces.value]);
+  useEffect(() => void (clients.value && watch.clients(space, clients.value.entries ?? [], Date.now())), [clients.value]);
 
   useEffect(() => {
     const changed = () => setAt(route());
@@ -113,8 +126,8 @@ function App({ about }: { about: About }) {
         {shown && at.tab === "world" && <World key={space} live={shown} selected={selected} select={select} edit={about.edit} near={near} />}
         {shown && at.tab === "states" && <States live={shown} selected={selected} select={select} />}
         {shown && at.tab === "clients" && <Clients live={shown} edit={about.edit} />}
-        {shown && at.tab === "cluster" && <Cluster live={shown} edit={about.edit} />}
-        {shown && at.tab === "events" && <Events live={shown} />}
+        {shown && at.tab === "cluster" && <Cluster live={shown} watch={watch} nodes={nodes} edit={about.edit} />}
+        {shown && at.tab === "events" && <Events live={shown} watch={watch} />}
         {shown && row && (at.tab === "world" || at.tab === "states") && <Detail key={row.n} live={shown} row={row} near={near} edit={about.edit} close={() => select(0)} />}
       </main>
     </>

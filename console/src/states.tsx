@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import * as format from "./format.js";
 import type { Live } from "./live.js";
-import type { Row } from "./model.js";
+import type { About, Row } from "./model.js";
 import { Table, type Column } from "./table.js";
 
 /** matches reports whether a state has all words of a filter in its key, the names of its values, or who sees it. */
@@ -9,13 +9,21 @@ export function matches(row: Row, filter: string): boolean {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return true;
   const { about } = row;
-  const text = [about.key, ...about.names, about.audience, ...(about.groups ?? []), ...(about.clients ?? []), about.access].join(" ").toLowerCase();
+  let text = texts.get(about);
+  if (text === undefined) {
+    text = [about.key, ...about.names, about.audience, ...(about.groups ?? []), ...(about.clients ?? []), about.access].join(" ").toLowerCase();
+    texts.set(about, text);
+  }
   return words.every((w) => text.includes(w));
 }
 
+/** What is searched for the words, made once for each state: a filter goes through all states four times a second. */
+const texts = new WeakMap<About, string>();
+
 export function audience(row: Row): string {
   const { about } = row;
-  const list = [...(about.groups ?? []), ...(about.clients ?? [])].map((n) => format.plain(n, 60)).join(", ");
+  const names = (what: string, list: string[] | undefined) => (list?.length ? [`${what}${list.length > 1 ? "s" : ""} ${list.map((n) => format.plain(n, 60)).join(", ")}`] : []);
+  const list = [...names("group", about.groups), ...names("client", about.clients)].join(", ");
   switch (about.audience) {
     case "all": return "everybody";
     case "none": return "nobody";
@@ -57,6 +65,7 @@ export function States({ live, selected, select }: { live: Live; selected: numbe
         columns={columns(now)}
         id={(r) => r.n}
         selected={selected}
+        filter={filter}
         select={(r) => select(r.n)}
         empty={live.model.rows.size ? "No state matches the filter." : live.model.complete ? "The space has no states." : "Waiting for the states…"}
       />

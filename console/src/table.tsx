@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-const rowHeight = 28;
+export const rowHeight = 28;
 const spare = 8; // rows that are there above and below what is in sight
 
 export interface Column<T> {
@@ -13,21 +13,32 @@ export interface Column<T> {
   by?: ((item: T) => number | string) | undefined; // what it is sorted by; without it, it is not
 }
 
-/** A Table shows as many rows of a long list as are in sight. */
-export function Table<T>({ items, columns, id, selected, select, sort, empty }: {
+/** Sorting may take one part in so many of the time; a long list is shown in an older order until then. */
+const sortShare = 20;
+
+/** A Table shows as many rows of a long list as are in sight. Another `filter` shows at once that the items are others. */
+export function Table<T>({ items, columns, id, selected, select, sort, filter = "", empty }: {
   items: T[];
   columns: Column<T>[];
   id(item: T): string | number;
   selected?: string | number | undefined;
   select?(item: T): void;
   sort?: string;
+  filter?: string;
   empty: string;
 }) {
   const [order, setOrder] = useState<{ name: string; down: boolean }>({ name: sort ?? columns[0]!.name, down: false });
   const [view, setView] = useState({ top: 0, height: 800 });
   const body = useRef<HTMLDivElement>(null);
   const by = columns.find((c) => c.name === order.name)?.by;
-  const sorted = by ? [...items].sort((a, b) => compare(by(a), by(b)) * (order.down ? -1 : 1)) : items;
+  const kept = useRef({ how: "", at: 0, cost: 0, list: items });
+  const how = `${order.name} ${order.down} ${filter}`;
+  const now = performance.now();
+  if (how !== kept.current.how || now - kept.current.at >= kept.current.cost * sortShare) {
+    const list = by ? sortedBy(items, by, order.down) : items;
+    kept.current = { how, at: now, cost: performance.now() - now, list };
+  }
+  const sorted = kept.current.list;
 
   useEffect(() => {
     const element = body.current!;
@@ -98,6 +109,13 @@ export function Table<T>({ items, columns, id, selected, select, sort, empty }: 
       </div>
     </div>
   );
+}
+
+/** sortedBy sorts a copy. It asks for what each item is sorted by once, because that may have to be computed. */
+function sortedBy<T>(items: T[], by: (item: T) => number | string, down: boolean): T[] {
+  const list = items.map((item) => ({ item, by: by(item) }));
+  list.sort((a, b) => compare(a.by, b.by) * (down ? -1 : 1));
+  return list.map((x) => x.item);
 }
 
 function compare(a: number | string, b: number | string): number {
