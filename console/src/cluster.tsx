@@ -72,7 +72,7 @@ export function Cluster({ live, watch, nodes, edit }: { live: Live; watch: Watch
   const spaces = useAsked<List<Space>>("api/spaces?max=500");
   const rated = useRates(spaces.value?.entries ?? undefined);
   const sum = (of: (s: Rated) => number) => rated.reduce((n, s) => n + of(s), 0);
-  const known = nodes.value !== undefined && spaces.value !== undefined && rated.every((s) => s.rated);
+  const known = !nodes.error && !spaces.error && nodes.value !== undefined && spaces.value !== undefined && rated.every((s) => s.rated);
   const history = useHistory("cluster", !known ? undefined : {
     publishes: sum((s) => s.rate.publishes), writes: sum((s) => s.rate.writes), bytes: sum((s) => s.rate.bytes) / 1024,
     clients: (nodes.value?.entries ?? []).reduce((n, x) => n + (x.role === "edge" ? (x.clients ?? 0) : 0), 0),

@@ -314,3 +314,30 @@ func TestFeedModel(t *testing.T) {
 		}
 	}
 }
+
+// TestPosition: a page is told why what it has may be old, and not that it is complete.
+func TestPosition(t *testing.T) {
+	r := newRig(t)
+	r.publish(`{"op":"put","key":"k","values":[{"name":"x","type":"uint8","value":1}]}`)
+	whole := follower{feed: r.feed, replica: r.replica, heard: r.now}
+	empty := follower{feed: r.feed, replica: replication.NewReplica("s", newFeed("s")), heard: r.now}
+	unheard := empty
+	unheard.unheard = true
+	for _, c := range []struct {
+		why       string
+		f         follower
+		after     time.Duration
+		connected bool
+		want      string
+	}{
+		{"all is well", whole, silentAfter, true, ""},
+		{"NATS is away", whole, 0, false, "no connection to NATS; what is here is old"},
+		{"the holder is dead", whole, silentAfter + 1, true, "the relay that holds the space is silent; what is here is old"},
+		{"nothing came yet", empty, 0, true, "the relay that holds the space has not answered"},
+		{"nothing can come", unheard, 0, true, "no relay listens: none is running, or the deployment has another number of shards"},
+	} {
+		if p := c.f.position(r.now.Add(c.after), c.connected); p.Waiting != c.want || p.Complete != (c.want == "") {
+			t.Errorf("%s: complete %t, waiting %q; want %q", c.why, p.Complete, p.Waiting, c.want)
+		}
+	}
+}

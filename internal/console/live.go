@@ -17,6 +17,7 @@ const (
 	frameInterval = 200 * time.Millisecond // between frames; what waits longer is told at once
 	idleInterval  = 2 * time.Second        // between frames that tell nothing, by which a page knows that it is connected
 	writeTimeout  = 10 * time.Second       // a page that takes a frame no faster is gone
+	silentAfter   = 3 * time.Second        // without a word of the holder, which tells four times a second how far its spaces are
 	queueMax      = 4096                   // messages of NATS that wait for the copy; it asks anew for what does not fit
 )
 
@@ -59,7 +60,8 @@ type follower struct {
 	replica *replication.Replica
 	queue   chan func(f *follower, now time.Time) // from the goroutines of the bus
 	begun   time.Time
-	unheard bool // no relay listened to the last request
+	heard   time.Time // the holder, or the beginning
+	unheard bool      // no relay listened to the last request
 }
 
 // post has the follower do something. What does not fit is lost; the copy notices.
@@ -74,6 +76,7 @@ func (f *follower) post(do func(f *follower, now time.Time)) {
 // written the copy goes on, and what changes goes into the next.
 func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
 	f := &follower{feed: newFeed(space), queue: make(chan func(*follower, time.Time), queueMax), begun: time.Now()}
+	f.heard = f.begun
 	f.replica = replication.NewReplica(space, f.feed)
 	shard := cluster.Shard(space, s.cfg.Shards)
 	inbox := s.newInbox()
@@ -104,7 +107,7 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 			}
 		}
 		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
-			frame = f.feed.frame(nil, f.position())
+			frame = f.feed.frame(nil, f.position(now, s.cfg.Bus.Connected()))
 			next = now.Add(frameInterval)
 			if f.feed.full() {
 				next = now
@@ -155,16 +158,21 @@ func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// position returns what a frame says of the copy.
-func (f *follower) position() position {
+// position returns what a frame says of the copy. One that nobody tells of changes is not complete.
+func (f *follower) position(now time.Time, connected bool) position {
 	epoch, seq := f.replica.Position()
-	p := position{Epoch: epoch, Seq: seq, Complete: f.replica.Complete(), Eyes: f.replica.Eyes}
+	silent := now.Sub(f.heard) > silentAfter
+	p := position{Epoch: epoch, Seq: seq, Complete: f.replica.Complete() && connected && !silent, Eyes: f.replica.Eyes}
 	switch {
 	case p.Complete:
+	case !connected:
+		p.Waiting = "no connection to NATS; what is here is old"
 	case f.unheard:
 		p.Waiting = "no relay listens: none is running, or the deployment has another number of shards"
 	case epoch == 0:
 		p.Waiting = "the relay that holds the space has not answered"
+	case silent:
+		p.Waiting = "the relay that holds the space is silent; what is here is old"
 	default:
 		p.Waiting = "changes are missing, and are asked for"
 	}
@@ -180,10 +188,14 @@ func (s *Server) subscribe(f *follower, space string, shard int, inbox string) (
 		}
 	}
 	for subject, handle := range map[string]func(f *follower, now time.Time, m bus.Msg){
-		s.cfg.Subjects.Live(space): func(f *follower, now time.Time, m bus.Msg) { f.replica.Apply(now, m.Data) },
+		s.cfg.Subjects.Live(space): func(f *follower, now time.Time, m bus.Msg) {
+			f.heard = now
+			f.replica.Apply(now, m.Data)
+		},
 		s.cfg.Subjects.Head(shard): func(f *follower, now time.Time, m bus.Msg) {
 			if epoch, seqs, err := replication.ParseHead(m.Data); err == nil {
 				if seq, ok := seqs[space]; ok {
+					f.heard = now
 					f.replica.ApplyHead(now, epoch, seq)
 				}
 			}

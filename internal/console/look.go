@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -18,7 +19,10 @@ func pageOf(r *http.Request) inspect.Query {
 }
 
 // tell answers with what nodes said, or with the reason why they did not.
-func tell(w http.ResponseWriter, v any, err error) {
+func (s *Server) tell(w http.ResponseWriter, v any, err error) {
+	if err != nil && !s.cfg.Bus.Connected() {
+		err = errors.New("no connection to NATS")
+	}
 	if err != nil {
 		problem(w, http.StatusBadGateway, "no_answer", err.Error())
 		return
@@ -28,7 +32,7 @@ func tell(w http.ResponseWriter, v any, err error) {
 
 func (s *Server) spaces(w http.ResponseWriter, r *http.Request) {
 	page, err := s.asker.SpacesPage(r.Context(), pageOf(r))
-	tell(w, page, err)
+	s.tell(w, page, err)
 }
 
 // A node is what the page shows of a node. One that only gossip knows is Missing.
@@ -48,7 +52,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 	for _, m := range missing {
 		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Missing: true})
 	}
-	tell(w, list, err)
+	s.tell(w, list, err)
 }
 
 // spaceOf returns the space that a request is about, or answers that it is none.
@@ -68,7 +72,7 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
 	q, near := pageOf(r), r.URL.Query().Get("near")
 	if near == "" {
 		page, err := s.asker.ClientsPage(r.Context(), space, q)
-		tell(w, page, err)
+		s.tell(w, page, err)
 		return
 	}
 	place, err := inspect.ParsePlace(near)
@@ -78,7 +82,7 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
 	}
 	q.Near = &place
 	page, err := s.asker.NearPage(r.Context(), space, q)
-	tell(w, page, err)
+	s.tell(w, page, err)
 }
 
 func (s *Server) why(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +97,7 @@ func (s *Server) why(w http.ResponseWriter, r *http.Request) {
 	}
 	facts, err := s.asker.Why(r.Context(), space, client, key)
 	if err != nil {
-		tell(w, nil, err)
+		s.tell(w, nil, err)
 		return
 	}
 	answer(w, inspect.WhyAnswer{Space: space, Client: client, Key: key, Facts: facts, Reasons: inspect.Reasons(facts)})

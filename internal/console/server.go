@@ -159,7 +159,7 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	what, err := s.asker.Drain(r.Context(), node)
-	tell(w, what, err)
+	s.tell(w, what, err)
 }
 
 // publish passes an operation on to the relay that holds the space, and its answer back.
@@ -187,7 +187,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if got.err != nil {
-			problem(w, http.StatusBadGateway, "no_answer", "no relay answered: "+got.err.Error())
+			s.tell(w, nil, fmt.Errorf("no relay answered: %w", got.err))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

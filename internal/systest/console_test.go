@@ -268,3 +268,28 @@ func TestConsoleRights(t *testing.T) {
 	}
 	e.ends(0)
 }
+
+// TestConsoleOutage: a page whose program has no connection to NATS is told so, keeps what it has, and goes on afterwards.
+func TestConsoleOutage(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	url := newConsole(s, func(*console.Config) {})
+	s.publish(`{"op":"put","key":"lamp","values":[{"name":"on","type":"uint8","value":0}]}`)
+	c := frames(t, s.ctx, url, `"key":"lamp"`)
+	readUntil(t, s.ctx, c, `"complete":true`)
+	s.nats.Shutdown()
+	readUntil(t, s.ctx, c, `"complete":false,"waiting":"no connection to NATS`)
+	for path, body := range map[string]string{"/api/spaces": "", "/api/nodes": "", "/api/why?space=s&client=c&key=lamp": "", "/api/publish?space=s": `{"op":"clear"}`, "/api/drain?node=e": "{}"} {
+		r := request(t, "GET", url+path, "")
+		if body != "" {
+			r = post(t, url+path, body)
+		}
+		if status, body := fetch(t, http.DefaultClient, r); status != 502 || !strings.Contains(body, "no connection to NATS") {
+			t.Errorf("%s: %d %s, want 502 with the reason", path, status, body)
+		}
+	}
+	s.startNATS(s.port)
+	readUntil(t, s.ctx, c, `"complete":true`)
+	s.publish(`{"op":"put","key":"lamp","values":[{"name":"on","type":"uint8","value":7}]}`)
+	readUntil(t, s.ctx, c, `7]`)
+}
