@@ -21,7 +21,7 @@ type Op interface {
 // link to it. A state with the same types of values keeps its links and sends what
 // changed; a state with other types is replaced.
 type Put struct {
-	Key     string // up to 8 names of letters, digits, _ and -, joined by dots
+	Key     string // up to 8 names of letters, digits, _ and -, joined by dots; at most 255 bytes
 	Message string // tells clients what the state is, text or bytes; default: the key
 	// Describe gives the state a message that tells the key and the names of the values; see
 	// package linkmsg. A relay of a release before it refuses that. Message must be empty.

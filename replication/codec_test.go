@@ -119,6 +119,20 @@ func TestDescribeCodec(t *testing.T) {
 	}
 }
 
+// TestLongestKey: a key that is valid goes through a describe. Its length is one byte there.
+func TestLongestKey(t *testing.T) {
+	token := strings.Repeat("k", subject.TokenMax)
+	key := strings.Join([]string{token, token, token, token}, ".")[:subject.KeyMax]
+	if !subject.ValidKey(key) || subject.ValidKey(key+"k") {
+		t.Fatalf("keys of %d characters are valid: %t, of one more: %t", len(key), subject.ValidKey(key), subject.ValidKey(key+"k"))
+	}
+	d := Description{Key: key, Audience: Audience{Kind: AudienceAll}, Message: []byte("m"), Values: []ValueDef{{Name: "x", Type: 1}}}
+	got, err := parseDescribe(appendDescribe(nil, &d))
+	if err != nil || got.Key != key {
+		t.Errorf("the key of %d characters is read as %+v, %v", len(key), got, err)
+	}
+}
+
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for s, want := range map[string][3]bool{ // token, key, name

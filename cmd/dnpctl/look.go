@@ -190,7 +190,7 @@ func (c *whyCommand) Problems() (list config.Problems) {
 		list.Add("CLIENT", "want 1 to 64 letters, digits, _ or -, got %q", c.Client)
 	}
 	if !subject.ValidKey(c.Key) {
-		list.Add("KEY", "want up to 8 tokens joined by dots, got %q", c.Key)
+		list.Add("KEY", "want up to 8 tokens joined by dots, at most 255 bytes, got %q", c.Key)
 	}
 	return list
 }

@@ -63,7 +63,7 @@ func (c *publishCommand) Problems() (list config.Problems) {
 
 func checkKey(list *config.Problems, key string) {
 	if key != "" && !subject.ValidKey(key) {
-		list.Add("KEY", "want up to 8 names joined by dots, got %q", key)
+		list.Add("KEY", "want up to 8 names joined by dots, at most 255 bytes, got %q", key)
 	}
 }
 

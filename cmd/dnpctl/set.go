@@ -190,7 +190,7 @@ type commandCommand struct {
 func (c *commandCommand) Problems() config.Problems {
 	list := c.DNPFlags.Problems()
 	if !subject.ValidKey(c.Key) {
-		list.Add("KEY", "want up to 8 tokens joined by dots, got %q", c.Key)
+		list.Add("KEY", "want up to 8 tokens joined by dots, at most 255 bytes, got %q", c.Key)
 	}
 	if !subject.ValidToken(c.Name) {
 		list.Add("NAME", "want 1 to 64 letters, digits, _ or -, got %q", c.Name)

@@ -125,7 +125,7 @@ func (w *Worker) parsePublish(m bus.Msg, body payload.Form, shard int) (p replic
 
 func badSubject(subject string) *replication.Error {
 	return replication.Errorf(replication.CodeBadRequest,
-		"subject %q: a space is [A-Za-z0-9_-]{1,64}, a key up to 8 of those joined by dots", subject)
+		"subject %q: a space is [A-Za-z0-9_-]{1,64}, a key up to 8 of those joined by dots, at most 255 bytes", subject)
 }
 
 func wrongShard(space string) *replication.Error {

@@ -11,6 +11,7 @@ import type { Page } from "puppeteer-core";
 import { connect } from "../../src/node.js";
 import { freePort, linked, root } from "../deployment.js";
 import { open, options, publisher, screenshot, start } from "./chromium.js";
+import { Proxy } from "./proxy.js";
 
 /** opened opens the console of a new deployment. */
 async function opened(hash: string, ...flags: string[]) {
@@ -188,6 +189,15 @@ test("why names the group that is missing", options, async (t) => {
   await page.close();
 });
 
+/** fits wants that a view is no wider than the window, which would hide what is beyond. */
+async function fits(page: Page, what: string) {
+  const [wide, window] = await page.evaluate(() => {
+    const detail = document.querySelector(".detail")?.getBoundingClientRect().right ?? 0;
+    return [Math.max(document.documentElement.scrollWidth, detail), innerWidth] as const;
+  });
+  assert.ok(wide <= window, `${what} is ${wide} pixels wide in a window of ${window}`);
+}
+
 test("hostile states change nothing but their own cells", options, async (t) => {
   const { dev, page, errors } = await opened("#/demo/states", "--no-demo");
   const send = await publisher(t, dev.nats);
@@ -195,16 +205,61 @@ test("hostile states change nothing but their own cells", options, async (t) => 
   const ascii = (s: string) => JSON.stringify(s).replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
   send(strings.map((s, i) => `{"op":"put","key":"evil.${i}","message":${ascii(s)},"values":[{"name":"s","type":"string","value":${ascii(s)}},{"name":"pos","type":"vector3f64","value":[1e308,0,-1e308]}]}`));
   send(['{"op":"put","key":"__proto__","values":[{"name":"constructor","type":"uint8","value":1}]}']);
-  await text(page, ".count", "8 of 8");
-  for (const key of ["evil.0", "evil.2", "__proto__"]) {
+  const long = Array(4).fill("W".repeat(63)).join("."); // the longest key
+  send([`{"op":"put","key":"${long}","message":"${"M".repeat(1_000)}","values":[{"name":"${"N".repeat(64)}","type":"string","value":"${"V".repeat(1_000)}"},{"name":"pos","type":"vector2f32","value":[0,0]}]}`]);
+  send(['{"op":"put","key":"nan","access":"read-write","values":[{"name":"pos","type":"float32","value":1,"finite":false}]}']);
+  await text(page, ".count", "10 of 10");
+  const player = connect(dev.url);
+  t.after(() => player.close());
+  const nan = await linked(player, "nan");
+  for (const [x, shown] of [[NaN, "null"], [Infinity, "null"], [2.5, "2.5"]] as const) {
+    nan.set(0, x);
+    await text(page, ".row.link", `pos=${shown}`);
+  }
+  for (const key of ["evil.0", "evil.2", "__proto__", "nan", long.slice(0, 100)]) {
     await press(page, ".row.link", key);
     await text(page, ".detail h2", key);
   }
   await screenshot(page, "console-hostile");
+  for (const width of [1280, 390, 320]) {
+    await page.setViewport({ width, height: 780 });
+    for (const [key, view] of [["1", ".mapnote"], ["2", ".detail h2"], ["3", ".row.link"], ["4", ".plots"], ["5", ".tools"]] as const) {
+      await page.keyboard.press(key);
+      await page.waitForSelector(view);
+      if (view === ".row.link") await press(page, view, "udp");
+      await fits(page, `view ${key}`);
+      if (width === 390) await screenshot(page, `console-hostile-phone-${key}`);
+    }
+  }
   await page.keyboard.press("1");
   await page.waitForSelector(".mapnote");
   const found = await page.evaluate(() => ({ images: document.images.length, title: document.title, bidi: document.body.innerText.includes("\u202e") }));
   assert.deepEqual(found, { images: 0, title: "dnprelay", bidi: false });
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+const most = 64_000; // states: a space has 65,000 at most, with what else it has
+
+test(`${most} states`, options, async (t) => {
+  const { dev, page, errors } = await opened("#/demo/states", "--no-demo");
+  const send = await publisher(t, dev.nats);
+  for (let from = 0; from < most; from += 500) {
+    send(Array.from({ length: 500 }, (_, i) => `{"op":"put","key":"npc.${from + i}","values":[{"name":"pos","type":"vector2f32","value":[${(from + i) % 251},${(from + i) % 241}]}]}`));
+  }
+  await text(page, ".count", `${most} of ${most}`);
+  assert.ok((await page.$$(".row.link")).length < 100, "only rows in sight are there");
+  await page.type("#filter", "npc.6399");
+  await text(page, ".count", `11 of ${most}`);
+  await press(page, ".row.link", `npc.${most - 1}`);
+  await text(page, ".detail h2", `npc.${most - 1}`);
+  send([`{"op":"set","key":"npc.${most - 1}","values":{"pos":[7.5,8.5]}}`]);
+  await text(page, ".values code", "7.5, 8.5");
+  send([`{"op":"remove","key":"npc.${most - 1}"}`]);
+  await text(page, ".count", `10 of ${most - 1}`);
+  await page.keyboard.press("Escape"); // leaves the filter
+  await page.keyboard.press("1");
+  await text(page, ".mapnote", `${most - 1} of ${most - 1}`);
   assert.deepEqual(errors, []);
   await page.close();
 });
@@ -257,3 +312,27 @@ test("the page says that it is disconnected, and connects again", options, async
   await page.close();
 });
 
+
+test("the page says that its program has lost NATS, and goes on afterwards", options, async (t) => {
+  const dev = await start("--no-demo");
+  await dev.page();
+  await dev.dnpctl("publish", "demo", "tower", "hp:uint8=7");
+  const nats = Number(dev.nats.split(":")[1]);
+  const proxy = await Proxy.start(t, nats);
+  const { page, errors } = await observed(t, `127.0.0.1:${proxy.port}`, "#/demo/states");
+  await text(page, ".condition", "1 states");
+  proxy.move(await freePort("tcp")); // where nothing listens
+  proxy.cut();
+  await text(page, ".condition.warn", "no connection to NATS");
+  await text(page, ".row.link", "hp=7"); // what it had is still there
+  await page.keyboard.press("4");
+  await text(page, "h2 .warn", "no connection to NATS");
+  await screenshot(page, "console-without-nats");
+  await dev.dnpctl("publish", "demo", "tower", "hp=8");
+  proxy.move(nats);
+  await text(page, ".condition", "1 states");
+  await page.keyboard.press("2");
+  await text(page, ".row.link", "hp=8");
+  assert.deepEqual(errors, []);
+  await page.close();
+});

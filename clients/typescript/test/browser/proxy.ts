@@ -12,7 +12,7 @@ const catchUp = 50; // ms that a slow proxy makes up for, because timers are lat
 export class Proxy {
   #bytesPerSecond = Infinity;
 
-  private constructor(readonly port: number, private edge: number) {}
+  private constructor(readonly port: number, private edge: number, private readonly sockets: Set<Socket>) {}
 
   /** start starts a proxy before the edge at a port, which ends with the test. */
   static async start(t: TestContext, edge: number): Promise<Proxy> {
@@ -31,7 +31,7 @@ export class Proxy {
     });
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    const proxy = new Proxy((server.address() as { port: number }).port, edge);
+    const proxy = new Proxy((server.address() as { port: number }).port, edge, sockets);
     t.after(() => {
       server.close();
       for (const socket of sockets) socket.destroy();
@@ -47,6 +47,11 @@ export class Proxy {
   /** move passes connections that begin from now on to another edge. */
   move(edge: number): void {
     this.edge = edge;
+  }
+
+  /** cut ends all connections. */
+  cut(): void {
+    for (const socket of this.sockets) socket.destroy();
   }
 
   /** pass reads no more than it may pass on. */
