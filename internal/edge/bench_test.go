@@ -22,6 +22,8 @@ import (
 type crowd struct {
 	testing.TB
 	now     time.Time
+	edge    *Edge
+	bus     *counted
 	worker  *Worker
 	store   *replication.Store
 	clients map[netip.AddrPort]*dnptest.Client
@@ -39,7 +41,7 @@ func newCrowd(t testing.TB, clients int) *crowd {
 		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"type":"vector3f32","value":[0,0,0]},{"type":"quaternionf32","value":[0,0,0,1]}]}`, i))
 	}
 	c.follow()
-	c.settle(400)
+	c.settle(400 + clients)
 	for _, p := range c.clients {
 		if n := len(p.Links()); n < crowdStates {
 			t.Fatalf("a client has %d links, want %d", n, crowdStates)
@@ -52,10 +54,12 @@ func newCrowd(t testing.TB, clients int) *crowd {
 func newClients(t testing.TB, clients int) *crowd {
 	c := &crowd{TB: t, now: simnet.Epoch, clients: make(map[netip.AddrPort]*dnptest.Client)}
 	hub := membus.New(membus.Config{Schedule: func(time.Duration, func()) {}})
-	e, err := New(Config{Node: "e", OpenSpace: "s", Bus: hub.Node("e"), Workers: 1, Log: slog.New(slog.DiscardHandler)})
+	c.bus = &counted{Bus: hub.Node("e")}
+	e, err := New(Config{Node: "e", OpenSpace: "s", Bus: c.bus, Workers: 1, SessionsPerAddress: max(64, clients), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.edge = e
 	if c.worker, err = e.AddWorker(Listener{Probe: dnp.ProbeNone}, c, func() {}); err != nil {
 		t.Fatal(err)
 	}

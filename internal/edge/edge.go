@@ -189,6 +189,7 @@ func (e *Edge) Start() error {
 // and returns. The error says what failed; it is nil after a shutdown through ctx.
 func (e *Edge) Run(ctx context.Context) error {
 	defer e.closeSockets()
+	e.look.writing = make(chan func(), writingMax)
 	if err := e.Start(); err != nil {
 		return err
 	}
@@ -204,6 +205,10 @@ func (e *Edge) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	running.Go(func() error {
+		e.look.write(serving)
+		return nil
+	})
 	running.Go(func() error {
 		e.logins.Watch(working)
 		return nil

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"time"
@@ -15,11 +16,41 @@ import (
 )
 
 // An inspector answers the requests of people who look at the edge. A request is looked at in
-// steps, each a task of a worker, so that no turn takes long.
+// steps, of which a turn of a worker has one at most, however many people look. What takes long and needs no worker,
+// to write a long answer, is done by write.
 type inspector struct {
 	*desk.Desk
 	edge    *Edge
 	started time.Time
+	writing chan func() // what write has to do; nil if it does not run, and then workers do it
+}
+
+// writingMax is how many answers wait to be written. A desk has no more requests at a time.
+const writingMax = 16
+
+// write writes answers until ctx ends, in the one goroutine that calls it.
+func (i *inspector) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case do := <-i.writing:
+			do()
+		}
+	}
+}
+
+// finish has a request end, on no turn of a worker if write runs.
+func (i *inspector) finish(end func()) {
+	do := func() {
+		i.Leave()
+		end()
+	}
+	select {
+	case i.writing <- do:
+	default:
+		do()
+	}
 }
 
 // subscribe subscribes to the requests.
@@ -50,16 +81,20 @@ type visit func(w *Worker, now time.Time) (done bool)
 // inbox of a worker that is full loses the request: who asked asks again.
 func (i *inspector) each(workers []*Worker, begin func() visit, end func()) {
 	if len(workers) == 0 {
-		i.Leave()
-		end()
+		i.finish(end)
 		return
 	}
 	do := begin()
 	var step task
 	step = func(w *Worker, now time.Time) {
-		if do(w, now) {
-			i.each(workers[1:], begin, end)
-		} else if !w.post(0, step) {
+		if !w.looked {
+			w.looked = true
+			if do(w, now) {
+				i.each(workers[1:], begin, end)
+				return
+			}
+		}
+		if !w.post(0, step) {
 			i.Leave()
 		}
 	}

@@ -112,6 +112,7 @@ type Worker struct {
 	judge     *login.Judge
 	suspectAt time.Time // when forged datagrams may be logged again
 	flushes   flushTrace
+	looked    bool // this turn has had its step for people who look
 
 	tasks *turn.Inbox[task]
 	wake  func()
@@ -145,6 +146,7 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 	if w.takeover != nil {
 		w.takeover.Begin(now)
 	}
+	w.looked = false
 	for _, do := range w.mail.Take() {
 		do(now)
 	}
