@@ -91,6 +91,14 @@ browser-test: ## Test pages in Chromium against `relay dev`, with pictures in tm
 	cd console && npm test
 	cd clients/typescript && SCREENS="$(CURDIR)/tmp/screens" npm run browser-test
 
+.PHONY: console-pictures
+console-pictures: ## Take the pictures of the console in README.md, in a minute; needs Node 20.10 or newer, npm and Chromium (CHROMIUM=program)
+	@mkdir -p tmp/screens
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc && \
+		SCREENS="$(CURDIR)/tmp/screens" node --experimental-websocket --test --test-name-pattern='^the map shows' build/test/browser/console.test.js
+	cp tmp/screens/console-world.png console/world.png
+	cp tmp/screens/console-state.png console/state.png
+
 .PHONY: console-load
 console-load: ## What the console costs with 10,000 states and 1,000 clients: first paint, frames per second, CPU, in 2 minutes (STATES, CLIENTS, MOVES); needs Linux, Node 20.10, npm and Chromium
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc && SCREENS="$(CURDIR)/tmp/screens" node --experimental-websocket --test build/test/browser/consoleload.js

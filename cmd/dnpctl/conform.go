@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/conform"
 )
@@ -42,14 +44,18 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	defer socket.Close()
-	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, Report: func(r conform.Result) { fmt.Println(r) }}
+	var at conformAt
+	line := progress.Start(!c.JSON, at.status)
+	defer line.End()
+	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, At: at.set, Report: func(r conform.Result) { line.Println(r.String()) }}
 	if c.JSON {
 		fmt.Printf("{\"listening\":%q}\n", "udp://"+socket.LocalAddr().String())
-		cfg.Report = func(r conform.Result) { fmt.Println(stepJSON(r)) }
+		cfg.Report = func(r conform.Result) { line.Println(stepJSON(r)) }
 	} else {
 		fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md describes what the client has to do\n", socket.LocalAddr())
 	}
 	results, err := conform.Run(ctx, socket, cfg)
+	line.End()
 	if err != nil {
 		return err
 	}
@@ -68,6 +74,27 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return fmt.Errorf("the client fails %d of %d steps", failed, len(results))
 	}
 	return nil
+}
+
+// A conformAt is how far a run is.
+type conformAt struct {
+	mu   sync.Mutex // the run sets it, the line of the progress reads it
+	last progress.Status
+}
+
+func (a *conformAt) set(step string, done, total int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = progress.Status{Done: done, Total: total, Text: fmt.Sprintf("step %d of %d: %s", done+1, total, step)}
+	if done == 0 { // for as long as it takes until a client is there
+		a.last = progress.Status{Text: "waiting for a client"}
+	}
+}
+
+func (a *conformAt) status() progress.Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
 }
 
 // stepJSON returns a step as a line of --json.

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/conform"
+	"github.com/dnprelay/dnprelay/internal/inspect/ask"
+	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -146,5 +149,32 @@ func TestCommandJSON(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("answer %q is %s, %v; want %s", answer, got, err, want)
 		}
+	}
+}
+
+// TestConformAt: the line of the progress waits for a client, and then counts steps.
+func TestConformAt(t *testing.T) {
+	var at conformAt
+	at.set("request", 0, 40)
+	if s := at.status(); s.Total != 0 || s.Text != "waiting for a client" {
+		t.Errorf("before the first step ends: %+v", s)
+	}
+	at.set("login", 3, 40)
+	if s := at.status(); s.Done != 3 || s.Total != 40 || s.Text != "step 4 of 40: login" {
+		t.Errorf("in the fourth step: %+v", s)
+	}
+}
+
+// TestPages: who asks for a list is told of each page, for the line of the progress.
+func TestPages(t *testing.T) {
+	nc, err := nats.Connect(startRelay(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var pages []int
+	a := ask.Asker{Conn: nc, Page: func(entries int) { pages = append(pages, entries) }}
+	if all, err := a.Spaces(t.Context()); err != nil || len(all) != 2 || !slices.Equal(pages, []int{1, 1}) {
+		t.Errorf("%d spaces, %v, in pages of %d; want two pages of one", len(all), err, pages)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
@@ -22,6 +24,22 @@ type LookFlags struct {
 	JSON bool `name:"json" env:"-" help:"Print JSON, with the fields of INTERFACES.md: one object per line, for why and top one object."`
 
 	NATSFlags `group:"NATS"`
+}
+
+// read asks the nodes, and shows meanwhile how many entries have come.
+func read[T any](f *LookFlags, what string, question func(*ask.Asker) (T, error)) (answer T, err error) {
+	a, end, err := f.asker()
+	if err != nil {
+		return answer, err
+	}
+	defer end()
+	var entries atomic.Int64
+	a.Page = func(n int) { entries.Add(int64(n)) }
+	line := progress.Start(!f.JSON, func() progress.Status {
+		return progress.Status{Text: fmt.Sprintf("%d %s so far", entries.Load(), what)}
+	})
+	defer line.End()
+	return question(a)
 }
 
 // asker returns what asks the nodes. The caller calls end.
@@ -62,12 +80,7 @@ type spacesCommand struct{ LookFlags }
 
 // Run lists the spaces.
 func (c *spacesCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	a, end, err := c.asker()
-	if err != nil {
-		return err
-	}
-	defer end()
-	spaces, err := a.Spaces(ctx)
+	spaces, err := read(&c.LookFlags, "spaces", func(a *ask.Asker) ([]inspect.Space, error) { return a.Spaces(ctx) })
 	if err != nil {
 		return err
 	}
@@ -149,12 +162,7 @@ func spaceProblems(space string) (list config.Problems) {
 
 // Run lists the clients of a space.
 func (c *clientsCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	a, end, err := c.asker()
-	if err != nil {
-		return err
-	}
-	defer end()
-	clients, err := a.Clients(ctx, c.Space)
+	clients, err := read(&c.LookFlags, "clients", func(a *ask.Asker) ([]inspect.Client, error) { return a.Clients(ctx, c.Space) })
 	if err != nil {
 		return err
 	}

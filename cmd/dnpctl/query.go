@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/interest"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/inspect"
@@ -34,6 +36,11 @@ func (c *getCommand) Problems() (list config.Problems) {
 // Run prints the answer as one JSON object. Relays answer for a whole space in pages, and Run
 // prints one object for each.
 func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
+	var states atomic.Int64
+	line := progress.Start(!c.JSON, func() progress.Status {
+		return progress.Status{Text: fmt.Sprintf("%d states so far", states.Load())}
+	})
+	defer line.End()
 	for after := ""; ; {
 		var body []byte
 		if after != "" {
@@ -46,31 +53,35 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		if _, err := payload.ParseAnswer(data); err != nil {
 			return err
 		}
-		if c.JSON {
-			fmt.Printf("%s\n", data)
-		} else {
-			printJSON(data)
+		if !c.JSON {
+			data = readable(data)
 		}
+		line.Println(string(data))
 		var page struct {
-			After string `json:"after"`
+			After  string            `json:"after"`
+			States []json.RawMessage `json:"states"`
 		}
 		if err := json.Unmarshal(data, &page); err != nil || page.After == "" {
 			return err
 		}
 		after = page.After
+		states.Add(int64(len(page.States)))
 	}
 }
 
-// printJSON prints an object indented on a terminal, and on one line otherwise.
-func printJSON(data []byte) {
+// readable returns an object indented for a terminal, and on one line otherwise.
+func readable(data []byte) []byte {
 	if isTerminal() {
 		var pretty bytes.Buffer
 		if json.Indent(&pretty, data, "", "  ") == nil {
-			data = pretty.Bytes()
+			return pretty.Bytes()
 		}
 	}
-	fmt.Printf("%s\n", data)
+	return data
 }
+
+// printJSON prints what readable returns.
+func printJSON(data []byte) { fmt.Printf("%s\n", readable(data)) }
 
 type whoCommand struct {
 	SpaceFlags `set:"space=Space of the clients."`

@@ -28,6 +28,9 @@ type Config struct {
 	// quiet is how long the edge watches for repetitions that must not come; default 2 s.
 	quiet time.Duration
 
+	// At, if set, is called with each step when it begins, how many have ended, and how many there are.
+	At func(step string, done, total int)
+
 	// Report, if set, is called with each step when it ends.
 	Report func(r Result)
 }
@@ -77,7 +80,11 @@ func Run(ctx context.Context, socket *net.UDPConn, cfg Config) (results []Result
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	lost := ""
-	for i, s := range steps() {
+	all := steps()
+	for i, s := range all {
+		if cfg.At != nil {
+			cfg.At(s.name, i, len(all))
+		}
 		r := Result{Name: s.name, Rule: s.rule}
 		switch {
 		case lost != "":

@@ -120,9 +120,19 @@ func TestGoClient(t *testing.T) {
 				_, err := client.Dial(t.Context(), "udp://"+socket.LocalAddr().String(), client.Config{Token: token, Timeout: patience, Message: obey})
 				dialed <- err
 			}()
-			results, err := Run(t.Context(), socket, Config{Patience: patience, Token: token, Quick: token != "" || testing.Short()})
+			begun := 0
+			at := func(step string, done, total int) {
+				if done != begun || total != len(steps()) || step != steps()[done].name {
+					t.Errorf("step %s begins as %d of %d, want %d of %d", step, done, total, begun, len(steps()))
+				}
+				begun++
+			}
+			results, err := Run(t.Context(), socket, Config{Patience: patience, Token: token, Quick: token != "" || testing.Short(), At: at})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if begun != len(results) {
+				t.Errorf("%d steps begin, %d end", begun, len(results))
 			}
 			for _, r := range results {
 				t.Log(r)

@@ -158,7 +158,7 @@ func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// position returns what a frame says of the copy. One that nobody tells of changes is not complete.
+// position returns what a frame says of the copy. One that hears of no changes is not complete.
 func (f *follower) position(now time.Time, connected bool) position {
 	epoch, seq := f.replica.Position()
 	silent := now.Sub(f.heard) > silentAfter

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkObserved measures the turns of a worker with 1,000 clients in which it has nothing else to do, while nobody looks and
-// while eight people do. What the second take longer is what people who look add to a turn. One operation is the answers to all eight.
+// BenchmarkObserved measures the turns of a worker with 1,000 clients in which it has nothing else to do, without people who look and
+// with eight of them. What the second take longer is what people who look add to a turn. One operation is the answers to all eight.
 func BenchmarkObserved(b *testing.B) {
 	c := newCrowd(b, 1000)
 	c.deaf = true

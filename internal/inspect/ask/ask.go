@@ -42,6 +42,9 @@ var ErrNone = errors.New("no relay and no edge answers")
 type Asker struct {
 	Conn     *nats.Conn
 	Subjects subject.Names
+
+	// Page, if set, is called with the number of entries of each page of a list.
+	Page func(entries int)
 }
 
 // An answer is one of the answers of package inspect.
@@ -165,6 +168,9 @@ func pages[T any, A answer](ctx context.Context, a *Asker, subject string, q ins
 			return nil, err
 		}
 		all = append(all, page.Entries...)
+		if a.Page != nil {
+			a.Page(len(page.Entries))
+		}
 		if page.Next == "" {
 			return all, nil
 		}

@@ -114,7 +114,7 @@ test("the map shows what a client sees, and walks its eye", options, async (t) =
   const client = await page.$eval(".seenby option:nth-child(2)", (o) => (o as HTMLOptionElement).value);
   await page.select(".seenby", client);
   await text(page, ".condition", "205 states");
-  await screenshot(page, "console-world"); // console/world.png is one of these
+  await screenshot(page, "console-world"); // console/world.png: make console-pictures
   await press(page, ".mappick button", "Walk");
   await text(page, ".mappick", "Arrow keys walk player");
   await page.keyboard.down("ArrowRight");
@@ -136,7 +136,7 @@ test("the map shows what a client sees, and walks its eye", options, async (t) =
   await page.click(".detail .chip");
   await page.waitForSelector(".why .fine");
   await text(page, ".condition", "205 states");
-  await screenshot(page, "console-state"); // console/state.png
+  await screenshot(page, "console-state"); // console/state.png: make console-pictures
   assert.deepEqual(errors, []);
 
   const observer = await observed(t, dev.nats, "#/demo/states");
