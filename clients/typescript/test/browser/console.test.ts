@@ -29,10 +29,18 @@ async function opened(hash: string, ...flags: string[]) {
 const text = (page: Page, selector: string, want: string) =>
   page.waitForFunction((s, w) => Array.from(document.querySelectorAll(s)).some((e) => e.textContent?.includes(w)), {}, selector, want);
 
+/** press clicks the first element with a text, as soon as there is one. */
 const press = (page: Page, selector: string, label: string) =>
-  page.evaluate((s, l) => (Array.from(document.querySelectorAll<HTMLElement>(s)).find((e) => e.textContent?.includes(l)) ?? assertFound(l)).click(), selector, label);
-
-declare function assertFound(label: string): HTMLElement; // is not there, so that the page throws
+  page.waitForFunction(
+    (s, l) => {
+      const found = Array.from(document.querySelectorAll<HTMLElement>(s)).find((e) => e.textContent?.includes(l));
+      found?.click();
+      return found !== undefined;
+    },
+    {},
+    selector,
+    label,
+  );
 
 test("the demo moves, and a state is found, looked at, changed and explained", options, async (t) => {
   const { dev, page, errors, requests, address } = await opened("");
