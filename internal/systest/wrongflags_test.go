@@ -94,7 +94,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "a client", args: "dnpctl watch 127.0.0.1:1 --profile=x --timeout=0 --token=@@none --certificate-hash=ab --count=-1", says: []string{"--profile: want", "--timeout: want more than 0", "--token: open @none", "--certificate-hash: want 32 bytes", "--count: want 0 or more"}},
 	{why: "credentials of a game server", args: "dnpctl who demo --nats-creds=@text --nats-ca=@none", says: []string{"--nats-creds: @text has no", "--nats-ca: open @none"}},
 	{why: "tokens", args: "dnpctl token issue a.b c/d --key=@token.pub --life=25h", says: []string{"--life: want more than 0", "SPACE: want", "CLIENT: want", "--key: @token.pub contains no PRIVATE KEY"}},
-	{why: "a node to drain", args: "dnpctl drain edge --http-token=@text --wait --timeout=0", says: []string{"NODE: want ADDRESS:PORT", "--http-token: @text: want one word", "--timeout: want more than 0"}},
+	{why: "a node to drain", args: "dnpctl drain e/1 --http-token=@text --wait --timeout=0", says: []string{"NODE: want the name of an edge, or ADDRESS:PORT", "--http-token: @text: want one word", "--timeout: want more than 0"}},
 	{why: "what to measure", args: "dnpctl bench --rounds=0 --workers=65 --window=1ms", says: []string{"--rounds: want 1 to 99", "--window: want", "--workers: want 1 to 64"}},
 }
 
