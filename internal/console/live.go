@@ -97,6 +97,7 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var frame []byte // is ready to be written; nil if there is none
+	size := 0        // of the last one; the next is about as long
 	next := f.begun
 	for {
 		now := time.Now()
@@ -107,7 +108,8 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 			}
 		}
 		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
-			frame = f.feed.frame(nil, f.position(now, s.cfg.Bus.Connected()))
+			frame = f.feed.frame(make([]byte, 0, size+size/4), f.position(now, s.cfg.Bus.Connected()))
+			size = len(frame)
 			next = now.Add(frameInterval)
 			if f.feed.full() {
 				next = now
