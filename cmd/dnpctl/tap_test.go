@@ -319,10 +319,12 @@ func followTap(t *testing.T, url string, shards int, until string, between func(
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	var published sync.WaitGroup
+	defer published.Wait()
 	f := c.feed(&bytes.Buffer{}, &noteWriter{}, func(r tapRecord) {
 		lines = append(lines, r.text())
 		if len(lines) == 3 && between != nil {
-			go between()
+			published.Go(between)
 		}
 		if strings.Contains(r.text(), until) {
 			cancel()
