@@ -11,8 +11,8 @@ import (
 // Bounds of what game servers are told about who sees what. The numbers are arbitrary: a client that runs through a
 // crowd is told of within a second, and all clients of a worker together cost the bus a thousand messages a second.
 const (
-	// sightingsInterval is how long the changes of a client are collected. It is the time between two looks, so that a
-	// state that is taken out of the grid and put back is not told of.
+	// sightingsInterval is how long an edge collects the changes of a client. It is longer than the time between two
+	// looks, so no event tells of a state that the publisher takes out of the grid and puts back.
 	sightingsInterval = 250 * time.Millisecond
 
 	sightingsMax      = 256  // clients of a space that are told of in an interval; the others wait

@@ -137,7 +137,7 @@ func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, er
 		return inspect.DrainAnswer{}, err
 	}
 	if len(all) == 0 {
-		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s takes requests to drain over NATS: it is gone, part of relay dev, or of a release before them", node)
+		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s answers a request to drain over NATS: it is gone, stands still, is part of relay dev, or of a release before such requests", node)
 	}
 	return all[0], nil
 }
