@@ -130,14 +130,7 @@ func printNodes(out io.Writer, nodes []inspect.NodesAnswer, missing []inspect.Me
 		if n.Role == "relay" {
 			shards = fmt.Sprint(n.Shards)
 		}
-		state := "ready"
-		switch {
-		case n.Draining:
-			state = "draining"
-		case !n.Ready:
-			state = "not ready"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.Head.Node, n.Role, n.Version, n.Uptime.Brief(), shards, n.Spaces, n.Clients, n.Waiting, state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", n.Head.Node, n.Role, n.Version, n.Uptime.Brief(), shards, n.Spaces, n.Clients, n.Waiting, n.Condition())
 	})
 	for _, m := range missing {
 		fmt.Fprintf(out, "%s %s does not answer; gossip knows it as %s\n", m.Role, m.Node, m.Phase)

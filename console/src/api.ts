@@ -100,7 +100,8 @@ export interface Node {
   clients?: number;
   shards?: number;
   listen?: string[] | null;
-  missing?: boolean; // gossip knows it, and it does not answer
+  missing?: string[]; // what it needs and does not have
+  silent?: boolean; // gossip knows it, and it does not answer
   gone_ms?: number; // so long ago it was there
 }
 

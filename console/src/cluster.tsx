@@ -7,12 +7,22 @@ import { rowHeight, Table, type Column } from "./table.js";
 import { EventList } from "./events.js";
 import type { Watch } from "./watch.js";
 
+/** condition says whether a node is as it should be, and how it is. */
+function condition(n: Node): [fine: boolean, what: string] {
+  const without = n.missing?.map((what) => format.plain(what, 60)).join(", ");
+  if (n.gone_ms !== undefined) return [false, `gone for ${format.span(n.gone_ms)}`];
+  if (n.silent) return [false, "does not answer"];
+  if (n.draining) return [false, "leaves"];
+  if (without) return [false, n.ready ? `ready, without ${without}` : `not ready: no ${without}`];
+  return n.ready ? [true, "ready"] : [false, "not ready"];
+}
+
 const nodeColumns: Column<Node>[] = [
   { name: "node", width: "minmax(8rem, 3fr)", cell: (n) => <b>{format.plain(n.node, 80)}</b>, by: (n) => n.node },
   { name: "role", cell: (n) => format.plain(n.role, 20), by: (n) => n.role },
   {
-    name: "condition", width: "minmax(9rem, 1.5fr)", cell: (n) => (n.gone_ms !== undefined ? <span class="warn">gone for {format.span(n.gone_ms)}</span> : n.missing ? <span class="warn">does not answer</span> : n.draining ? <span class="warn">leaves</span> : n.ready ? "ready" : <span class="warn">not ready</span>),
-    by: (n) => (n.gone_ms !== undefined ? -1 : n.missing ? 0 : n.ready ? 2 : 1),
+    name: "condition", width: "minmax(9rem, 1.5fr)", cell: (n) => { const [fine, what] = condition(n); return fine ? what : <span class="warn" title={what}>{what}</span>; },
+    by: (n) => (n.gone_ms !== undefined ? -1 : n.silent ? 0 : n.ready ? (n.missing ? 2 : 3) : 1),
   },
   { name: "version", cell: (n) => format.plain(n.version ?? "", 40), by: (n) => n.version ?? "" },
   { name: "up for", right: true, width: "minmax(6rem, 1fr)", cell: (n) => (n.uptime_ms === undefined ? "" : format.span(n.uptime_ms)), by: (n) => n.uptime_ms ?? 0 },

@@ -15,6 +15,9 @@ interface Known {
   goneAt: number; // 0 while it is there
 }
 
+/** less lists what a has and b does not. */
+const less = (a: string[] = [], b: string[] = []) => a.filter((x) => !b.includes(x)).join(", ");
+
 /** A Watch finds out what happens from one answer to the next. */
 export class Watch {
   events: GameEvent[] = [];
@@ -37,9 +40,12 @@ export class Watch {
       }
       const before = known.node;
       if (known.goneAt) this.#tell(now, `${node.role} is back`, { node: node.node, after: span(now - known.goneAt) });
-      else if (node.missing && !before.missing) this.#tell(now, `${node.role} silent`, { node: node.node });
-      else if (!node.missing && before.missing) this.#tell(now, `${node.role} answers again`, { node: node.node });
+      else if (node.silent && !before.silent) this.#tell(now, `${node.role} silent`, { node: node.node });
+      else if (!node.silent && before.silent) this.#tell(now, `${node.role} answers again`, { node: node.node });
       else if ((node.uptime_ms ?? 0) < (before.uptime_ms ?? 0)) this.#tell(now, `${node.role} restarted`, { node: node.node });
+      const [lost, found] = node.silent || before.silent ? [] : [less(node.missing, before.missing), less(before.missing, node.missing)];
+      if (lost) this.#tell(now, `${node.role} lost`, { node: node.node, what: lost });
+      if (found) this.#tell(now, `${node.role} has again`, { node: node.node, what: found });
       if (node.draining && !before.draining) this.#tell(now, `${node.role} drains`, { node: node.node, clients: node.clients });
     }
     for (const [id, known] of this.#nodes) {

@@ -30,12 +30,25 @@ test("nodes come, fall silent, restart and drain", () => {
   const w = new Watch();
   w.nodes([node("a")], 0);
   w.nodes([node("a"), node("r", { role: "relay" })], 1);
-  w.nodes([node("a", { missing: true }), node("r", { role: "relay", uptime_ms: 10 })], 2);
+  w.nodes([node("a", { silent: true }), node("r", { role: "relay", uptime_ms: 10 })], 2);
   w.nodes([node("a", { draining: true }), node("r", { role: "relay" })], 3);
   w.nodes([node("a", { draining: true }), node("r", { role: "relay" })], 4);
   assert.deepEqual(told(w), [
     { type: "relay came", node: "r" }, { type: "edge silent", node: "a" }, { type: "relay restarted", node: "r" }, { type: "edge answers again", node: "a" }, { type: "edge drains", node: "a", clients: 3 },
   ]);
+});
+
+test("what a node needs goes away, and comes back", () => {
+  const w = new Watch();
+  w.nodes([node("a")], 0);
+  w.nodes([node("a", { missing: ["log", "redis"] })], 1);
+  w.nodes([node("a", { missing: ["log"] })], 2);
+  w.nodes([node("a", { silent: true })], 3);
+  w.nodes([node("a", { missing: ["log"] })], 4);
+  assert.deepEqual(told(w), [
+    { type: "edge lost", node: "a", what: "log, redis" }, { type: "edge has again", node: "a", what: "redis" },
+    { type: "edge silent", node: "a" }, { type: "edge answers again", node: "a" },
+  ], "a silent node says nothing of what it has");
 });
 
 test("spaces move between relays, and sessions between edges", () => {

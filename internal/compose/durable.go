@@ -62,7 +62,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 	}
 	e := &edge.Durable{
 		Ports: takeover.Ports{Log: d.log, Secret: d.log.replicated.Secret(), OnForgot: d.log.onForgot, AnswerOnly: d.flags.AnswerOnly},
-		From:  fromNATS{d.from}, DrainLinger: d.flags.DrainLinger,
+		From:  fromNATS{d.from}, Missing: d.missing, DrainLinger: d.flags.DrainLinger,
 	}
 	if d.affinity != nil {
 		e.Affinity = d.affinity

@@ -80,13 +80,7 @@ func (c *RelayCommand) serve(ctx context.Context, n *relayNode, log *slog.Logger
 // reaches it without NATS, and it can neither hold shards nor store states without the streams.
 func (n *relayNode) health() telemetry.Health {
 	h := health(n.relay.Ready() && !n.silent.Load(), n.bus)
-	if n.relay.Hangs() {
-		h.Missing = append(h.Missing, "workers")
-	}
-	if !n.relay.Covered() {
-		h.Missing = append(h.Missing, "shards")
-	}
-	h.Missing = append(h.Missing, n.leases.Missing()...)
+	h.Missing = append(h.Missing, n.relay.Missing()...)
 	h.Ready = h.Ready && len(h.Missing) == 0
 	return h
 }
@@ -128,7 +122,7 @@ func (n *relayNode) open(ctx context.Context) error {
 	}
 	n.relay, err = relay.New(relay.Config{
 		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick, Spaces: c.Spaces, Eye: c.EveryEye(),
-		Wildcard: c.Ingress == "wildcard", Leases: n.leases, DurableRate: c.DurableRate,
+		Wildcard: c.Ingress == "wildcard", Leases: n.leases, Missing: n.leases.Missing, DurableRate: c.DurableRate,
 		DrainTimeout: c.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})
 	if err != nil {

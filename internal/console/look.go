@@ -35,12 +35,12 @@ func (s *Server) spaces(w http.ResponseWriter, r *http.Request) {
 	s.tell(w, page, err)
 }
 
-// A node is what the page shows of a node. One that only gossip knows is Missing.
+// A node is what the page shows of a node. One that only gossip knows is Silent.
 type node struct {
 	Node string `json:"node"`
 	Role string `json:"role"`
 	*inspect.NodeFacts
-	Missing bool `json:"missing,omitempty"`
+	Silent bool `json:"silent,omitempty"`
 }
 
 func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 		list.Entries = append(list.Entries, node{Node: a.Node, Role: a.Role, NodeFacts: a.NodeFacts})
 	}
 	for _, m := range missing {
-		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Missing: true})
+		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Silent: true})
 	}
 	s.tell(w, list, err)
 }

@@ -234,6 +234,9 @@ type Durable struct {
 	// From stores reliable messages of clients for the game servers.
 	From From
 
+	// Missing names what durable sessions need and do not have, for those who look at the edge. nil means nothing.
+	Missing func() []string
+
 	// DrainLinger is for how long Run goes on to forward datagrams when the sessions are
 	// handed over. 0 means 3 s if there is a Forwarder.
 	DrainLinger time.Duration

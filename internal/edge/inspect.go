@@ -116,6 +116,9 @@ func (e *Edge) nodeFacts(started time.Time) *inspect.NodeFacts {
 		Version: version.Short(), Uptime: inspect.Millis(time.Since(started)), Ready: e.Ready(), Draining: e.draining.Load(),
 		Workers: len(e.workers), Spaces: e.feeds.count(), Clients: e.sessions.count(), Listen: []string{},
 	}
+	if d := e.cfg.Durable; d != nil && d.Missing != nil {
+		f.Missing = d.Missing()
+	}
 	for _, w := range e.workers {
 		f.Waiting += w.tasks.Len()
 	}

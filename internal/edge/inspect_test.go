@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 )
@@ -63,5 +64,15 @@ func TestOneStepATurn(t *testing.T) {
 	}
 	if c.bus.answers.Load() != 16 {
 		t.Errorf("without write there are %d answers, want workers to write them: 16", c.bus.answers.Load())
+	}
+}
+
+// TestNodeMisses: an edge tells who asks what its durable sessions lack, and stays ready.
+func TestNodeMisses(t *testing.T) {
+	e := newCrowd(t, 1).edge
+	e.cfg.Durable = &Durable{Missing: func() []string { return []string{"redis"} }}
+	e.reached.Store(true)
+	if c := e.nodeFacts(time.Now()).Condition(); c != "ready, without redis" {
+		t.Errorf("the edge says that it is %s", c)
 	}
 }

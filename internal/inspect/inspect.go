@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/subject"
@@ -180,12 +181,28 @@ type NodeFacts struct {
 	Uptime   Millis   `json:"uptime_ms"`
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining"`
+	Missing  []string `json:"missing,omitempty"` // what the node needs and does not have, as GET /readyz names it
 	Workers  int      `json:"workers"`
 	Waiting  int      `json:"waiting"` // messages and tasks that wait for workers
 	Spaces   int      `json:"spaces"`  // held by a relay, followed by an edge
 	Clients  int      `json:"clients"` // an edge's sessions; those that a relay's spaces have
 	Shards   int      `json:"shards,omitempty"`
 	Listen   []string `json:"listen,omitempty"`
+}
+
+// Condition says in a few words whether the node serves, and what it does not have. Whether f is nil does not matter.
+func (f *NodeFacts) Condition() string {
+	switch {
+	case f == nil || !f.Ready && len(f.Missing) == 0 && !f.Draining:
+		return "not ready"
+	case f.Draining:
+		return "draining"
+	case len(f.Missing) == 0:
+		return "ready"
+	case f.Ready:
+		return "ready, without " + strings.Join(f.Missing, ", ")
+	}
+	return "not ready: no " + strings.Join(f.Missing, ", ")
 }
 
 // A Member is a node as gossip knows it, alive or not yet known to be dead.

@@ -91,3 +91,20 @@ func TestLimiter(t *testing.T) {
 		t.Error("a request after an hour is not answered")
 	}
 }
+
+func TestCondition(t *testing.T) {
+	for want, f := range map[string]*NodeFacts{
+		"not ready":                 {},
+		"ready":                     {Ready: true},
+		"draining":                  {Ready: true, Draining: true, Missing: []string{"redis"}},
+		"ready, without log, redis": {Ready: true, Missing: []string{"log", "redis"}},
+		"not ready: no shards":      {Missing: []string{"shards"}},
+	} {
+		if got := f.Condition(); got != want {
+			t.Errorf("the condition of %+v is %q, want %q", *f, got, want)
+		}
+	}
+	if got := (*NodeFacts)(nil).Condition(); got != "not ready" {
+		t.Errorf("the condition of a node that says nothing is %q", got)
+	}
+}

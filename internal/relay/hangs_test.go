@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,7 @@ import (
 // TestHangs makes one of two workers hang for a while.
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Workers: 2, Log: slog.New(slog.DiscardHandler)})
+		r, err := New(Config{Node: "r", Bus: nowhere{}, Epoch: 1, Workers: 2, Missing: func() []string { return []string{"DNP_STORE_0"} }, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,6 +24,9 @@ func TestHangs(t *testing.T) {
 			t.Helper()
 			if r.Hangs() != want {
 				t.Errorf("Hangs returns %v, want %v: %s", !want, want, why)
+			}
+			if list := r.Missing(); slices.Contains(list, "workers") != want || !slices.Contains(list, "DNP_STORE_0") {
+				t.Errorf("%q are missing, want DNP_STORE_0, and workers: %v", list, want)
 			}
 		}
 		time.Sleep(time.Hour)

@@ -99,8 +99,9 @@ func (i *inspector) nodes(m bus.Msg) {
 		return
 	}
 	r := i.relay
+	missing := r.Missing()
 	f := &inspect.NodeFacts{
-		Version: version.Short(), Uptime: inspect.Millis(time.Since(i.started)), Ready: r.Ready(), Draining: r.draining.Load(), Workers: len(r.workers),
+		Version: version.Short(), Uptime: inspect.Millis(time.Since(i.started)), Ready: r.Ready() && len(missing) == 0, Missing: missing, Draining: r.draining.Load(), Workers: len(r.workers),
 	}
 	i.each(r.workers, func(w *Worker, _ time.Time, next func()) {
 		f.Spaces += len(w.spaces)

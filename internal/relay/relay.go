@@ -49,6 +49,9 @@ type Config struct {
 	Leases cluster.Leases
 	Epoch  uint64
 
+	// Missing names what Leases need and do not have. nil means nothing. It is called from any goroutine.
+	Missing func() []string
+
 	// DrainTimeout is how long handing the shards over may take at the end. 0 means
 	// 10 s.
 	DrainTimeout time.Duration
@@ -166,6 +169,21 @@ func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() && !r.Hangs() && r.C
 // Covered reports whether every shard had a holder that served it once since this relay began. A relay
 // alone holds all of them.
 func (r *Relay) Covered() bool { return r.cfg.Leases == nil || r.heads.whole.Load() }
+
+// Missing names what this relay needs and does not have: "workers" that come to their turns, a holder
+// for all "shards", and what Config.Missing names. It may be called from any goroutine.
+func (r *Relay) Missing() (list []string) {
+	if r.Hangs() {
+		list = append(list, "workers")
+	}
+	if !r.Covered() {
+		list = append(list, "shards")
+	}
+	if r.cfg.Missing != nil {
+		list = append(list, r.cfg.Missing()...)
+	}
+	return list
+}
 
 // hangsAfter is how long a worker may take to come to its next turn. It is arbitrary, and far
 // above any turn.

@@ -75,13 +75,7 @@ func (m *Model) nodes() table {
 		if facts == nil {
 			facts = &inspect.NodeFacts{}
 		}
-		state := "ready"
-		switch {
-		case facts.Draining:
-			state = "draining"
-		case !facts.Ready:
-			state = "not ready"
-		}
+		state := facts.Condition()
 		t.rows = append(t.rows, row{id: n.Role + " " + n.Head.Node, alarm: state != "ready", cells: []cell{
 			text(n.Head.Node), text(n.Role), count(facts.Clients), count(facts.Spaces), count(facts.Shards), count(facts.Waiting),
 			span(facts.Uptime), text(state), text(facts.Version),
