@@ -27,7 +27,7 @@ const (
 	KindCommand     Kind = "command"      // a client waits for the answer to Command; only if a Filter asks for it
 	KindChanged     Kind = "changed"      // a client wrote Values of the state Key
 	KindRefused     Kind = "refused"      // the relay refused such a write; Code, Reason
-	KindLinked      Kind = "linked"       // a client accepted the link to the state Key
+	KindLinked      Kind = "linked"       // a client accepted the link to the state Key; of one with a Distance only if that has Events
 	KindPresumed    Kind = "presumed"     // it acknowledged the offer and said nothing
 	KindRejected    Kind = "rejected"     // it did not accept the link
 	KindReassert    Kind = "reassert"     // another relay took the space over; the Space tells it everything

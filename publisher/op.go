@@ -114,8 +114,8 @@ type Distance struct {
 	// client cannot know more. Otherwise the link stays and sends nothing, which costs no LinkIds.
 	Unlink bool
 
-	// Events has edges say which clients see the state: KindSees, KindUnsees. Edges send at most four of each a second
-	// for a client, so ask for them where the game needs them.
+	// Events has edges say which clients see the state, KindSees and KindUnsees, and which accept its link, KindLinked.
+	// Edges send at most four of the first two a second for a client, so ask for them where the game needs them.
 	Events bool
 }
 

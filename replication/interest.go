@@ -25,7 +25,8 @@ type Interest struct {
 	// Otherwise the link stays and is not served.
 	Unlink bool
 
-	// Events asks edges to tell game servers whose clients come to see the state, and cease to: EventSees, EventUnsees.
+	// Events asks edges to tell game servers which clients come to see the state, and cease to, EventSees and
+	// EventUnsees, and which have its link, EventLinked.
 	Events bool
 }
 

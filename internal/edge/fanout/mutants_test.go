@@ -18,6 +18,8 @@ const (
 	levelFile = "internal/edge/fanout/levels.go"
 	tellFile  = "internal/edge/fanout/sightings.go"
 	nearFile  = "internal/edge/fanout/nearby.go"
+
+	sessionFile = "internal/edge/fanout/session.go"
 )
 
 // mutantList contains deliberate faults in what workers do with interests.
@@ -74,6 +76,9 @@ var mutantList = []mutants.Mutant{
 	{Name: "restored_is_not_told_anew", File: spaceFile, Old: "\t\t\ts.sightings.begin(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
 	{Name: "always_anew", File: tellFile, Old: "\tw.anew = false\n", New: "", Run: "^TestSightingsOfRestored$"},
 	{Name: "gone_sessions_are_told", File: spaceFile, Old: "\ts.sightings.leave(session)\n", New: "", Run: "^TestSightingsOfRestored$"},
+	{Name: "unwanted_links_are_told", File: sessionFile, Old: "r != nil && !r.asks()", New: "r != nil && false", Run: "^TestLinksOfInterests$"},
+	{Name: "no_links_of_interests_are_told", File: sessionFile, Old: "r != nil && !r.asks()", New: "r != nil", Run: "^TestLinksOfInterests$"},
+	{Name: "presumed_links_of_interests_are_not_told", File: sessionFile, Old: "typ == replication.EventLinked && r != nil", New: "r != nil", Run: "^TestLinksOfInterests$"},
 
 	// Who is near.
 	{Name: "far_clients_are_near", File: nearFile, Old: "*x.Distance <= *n.query.Within)", New: "true)", Run: "^TestNear$"},

@@ -172,11 +172,17 @@ func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 	s.emit(now, left)
 }
 
-// linked reports a link that the client has, or may have.
+// linked reports a link that the client has, or may have. Of a state with an interest, only one that the client may have
+// is always reported, because it shows a fault. Clients that walk about get the other links all the time.
 func (s *Session) linked(now time.Time, ev *dnp.Event, typ replication.EventType) {
-	if st, ok := stateOf(ev.Source); ok {
-		s.emit(now, replication.Event{Type: typ, Key: st.Desc.Key, Link: uint16(ev.Link)})
+	st, ok := stateOf(ev.Source)
+	if !ok {
+		return
 	}
+	if r := sourcesOf(st).rule; typ == replication.EventLinked && r != nil && !r.asks() {
+		return
+	}
+	s.emit(now, replication.Event{Type: typ, Key: st.Desc.Key, Link: uint16(ev.Link)})
 }
 
 // unlinked reports a link that the client refused, or ends a state that it took back.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/interest"
 )
@@ -98,6 +99,42 @@ func TestSightings(t *testing.T) {
 	if got := s.spaces.counts.Sightings; got != 11 {
 		t.Errorf("%d sightings are counted, want 11", got)
 	}
+}
+
+// TestLinksOfInterests: game servers hear of the links of a state with an interest only if it asks for events, but always
+// of those that the client does not have, or perhaps not.
+func TestLinksOfInterests(t *testing.T) {
+	s := newSightTest(t)
+	s.say(sees("alice", `[0,0,0]`))
+	s.put("rock", 0, "")
+	s.put("tree", 0, walker)
+	s.put("npc", 0, asking)
+	s.wait(lookTime)
+	tells := func(why, key string, kind dnp.EventKind, want ...string) {
+		t.Helper()
+		s.host.messages = nil
+		s.session.Handle(s.now, &dnp.Event{Kind: kind, Link: 0x8000, Source: source(s.session.space.replica.ByKey(key))})
+		var got []string
+		for _, m := range s.host.messages {
+			var ev struct{ Type, Key string }
+			if err := json.Unmarshal(m.Data, &ev); err != nil || ev.Key != key {
+				t.Fatalf("%s: %s is sent about %s (%v)", why, m.Data, key, err)
+			}
+			got = append(got, ev.Type)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the events are %q, want %q", why, got, want)
+		}
+	}
+	tells("a state without an interest", "rock", dnp.EventLinkUp, "linked")
+	tells("an interest that does not ask", "tree", dnp.EventLinkUp)
+	tells("an interest that asks", "npc", dnp.EventLinkUp, "linked")
+	tells("the client says nothing", "tree", dnp.EventLinkPresumed, "presumed")
+	tells("the client refuses", "tree", dnp.EventLinkDown, "rejected")
+	s.put("npc", 0, walker)
+	tells("it asks no more", "npc", dnp.EventLinkUp)
+	s.put("npc", 0, `,"interest":null`)
+	tells("it is gone", "npc", dnp.EventLinkUp, "linked")
 }
 
 // TestSightingsCollect: what comes and goes within an interval is not told, and changes of one client are told together.
