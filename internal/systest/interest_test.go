@@ -195,4 +195,7 @@ func TestUnlink(t *testing.T) {
 	if len(blind.shown["npc"])+blind.ups["npc"] > 0 {
 		t.Error("a client without an eye is shown the state")
 	}
+	if n := w.count("linked"); n != 2 {
+		t.Errorf("%d links are told, want that of the player to either client: the interest asks for no events", n)
+	}
 }
