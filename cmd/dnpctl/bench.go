@@ -22,15 +22,6 @@ type benchCommand struct {
 
 // Problems lists the invalid flags of c.
 func (c *benchCommand) Problems() (list config.Problems) {
-	if c.Rounds < 1 || c.Rounds > 99 {
-		list.Add("--rounds", "want 1 to 99, got %d", c.Rounds)
-	}
-	if c.Window < 100*time.Millisecond || c.Window > time.Minute {
-		list.Add("--window", "want 100ms to 1m, got %v", c.Window)
-	}
-	if c.Workers < 1 || c.Workers > 64 {
-		list.Add("--workers", "want 1 to 64, got %d", c.Workers)
-	}
 	if c.Idle < 0 || c.Idle > 0 && c.Case != "" {
 		list.Add("--idle", "want a number of clients, and no --case")
 	}
@@ -49,9 +40,9 @@ type benchInterestCommand struct {
 	AtOnce  bool     `env:"-" help:"All objects change at the begin of a tick, and not evenly over it as with twenty game servers."`
 	Seed    uint64   `env:"-" default:"1" help:"Seed of the ways of the objects."`
 
-	Rounds  int           `env:"-" default:"5" help:"Windows with interest, each with one without; the table has medians."`
-	Window  time.Duration `env:"-" default:"4s" help:"How long one window takes, without the 1.5s before it."`
-	Workers int           `env:"-" default:"2" help:"Workers of the edge."`
+	Rounds  int           `env:"-" default:"5" want:"1..99" help:"Windows with interest, each with one without; the table has medians."`
+	Window  time.Duration `env:"-" default:"4s" want:"100ms..1m" help:"How long one window takes, without the 1.5s before it."`
+	Workers int           `env:"-" default:"2" want:"1..64" help:"Workers of the edge."`
 	Tick    time.Duration `env:"-" default:"10ms" help:"Tick of the relay."`
 	Flush   time.Duration `env:"-" default:"5ms" help:"Flush interval of the edges."`
 	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
@@ -62,15 +53,6 @@ type benchInterestCommand struct {
 
 // Problems lists the invalid flags of c.
 func (c *benchInterestCommand) Problems() (list config.Problems) {
-	if c.Rounds < 1 || c.Rounds > 99 {
-		list.Add("--rounds", "want 1 to 99, got %d", c.Rounds)
-	}
-	if c.Window < 100*time.Millisecond || c.Window > time.Minute {
-		list.Add("--window", "want 100ms to 1m, got %v", c.Window)
-	}
-	if c.Workers < 1 || c.Workers > 64 {
-		list.Add("--workers", "want 1 to 64, got %d", c.Workers)
-	}
 	load, err := c.load()
 	if err != nil {
 		list.Add("--bands", "%v", err)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
@@ -30,12 +29,15 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	c.Bin = bin
-	var at benchAt
-	line := progress.Start(c.JSON != "-", at.status)
+	line := progress.Start(c.JSON != "-")
 	defer line.End()
-	runner := &bench.Runner{Flags: c.Flags, Self: self, At: at.set, Report: func(format string, args ...any) {
+	runner := &bench.Runner{Flags: c.Flags, Self: self}
+	runner.Report = func(format string, args ...any) {
 		line.Fprintln(os.Stderr, time.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
-	}}
+	}
+	runner.At = func(done, total int, c *bench.Case) {
+		line.Set(progress.Status{Done: done, Total: total, Text: fmt.Sprintf("round %d of %d, case %s", done+1, total, c)})
+	}
 	run := runner.Cases
 	if len(c.Carrier) > 1 && c.Case != "" {
 		run = runner.Beside
@@ -46,24 +48,6 @@ func (c *benchCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		err = errors.Join(err, bench.Write(os.Stdout, results))
 	}
 	return errors.Join(err, bench.WriteJSON(c.JSON, results))
-}
-
-// A benchAt is how far a run is.
-type benchAt struct {
-	mu   sync.Mutex // the run sets it, the line of the progress reads it
-	last progress.Status
-}
-
-func (b *benchAt) set(done, total int, c *bench.Case) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.last = progress.Status{Done: done, Total: total, Text: fmt.Sprintf("round %d of %d, case %s", done+1, total, c)}
-}
-
-func (b *benchAt) status() progress.Status {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.last
 }
 
 // benchPrograms returns this program, and the folder of the others: bin, or else that of this program.

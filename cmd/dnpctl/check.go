@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
-	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -22,17 +20,8 @@ type checkCommand struct {
 	SpaceFlags `set:"space=Space in which to make a state for a moment."`
 	Edge       string `arg:"" help:"HOST:PORT or URL (udp://, ws://, wss://, wt://) of an edge, whose clients join the space."`
 
-	Profile string `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
-	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
-
+	DNPLogin
 	JSON bool `name:"json" env:"-" help:"Print one JSON object per step: step, text, ok, and ms since the start if it is true."`
-
-	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://; may be repeated."`
-}
-
-// Problems lists what is wrong with c.
-func (c *checkCommand) Problems() config.Problems {
-	return (&DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}).Problems()
 }
 
 // checkPause is how long a check waits before it repeats a step that fails, because the
@@ -48,9 +37,9 @@ type checkRun struct {
 	key   string
 	start time.Time
 	line  *progress.Line
-	steps []string     // what is established one after the other
-	done  atomic.Int32 // how many of them are; the line of the progress reads it
-	ended bool         // the state was removed
+	steps []string // what is established one after the other
+	done  int      // how many of them are
+	ended bool     // the state was removed
 	put   map[string]any
 }
 
@@ -63,8 +52,9 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		"the client received the change",
 		"the client saw the state removed",
 	}}
-	r.line = progress.Start(!c.JSON, r.status)
+	r.line = progress.Start(!c.JSON)
 	defer r.line.End()
+	r.line.Set(r.status())
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := r.check(limited)
@@ -82,7 +72,7 @@ func (c *checkCommand) Run(ctx context.Context, _ *slog.Logger) error {
 
 // status is how far the check is.
 func (r *checkRun) status() progress.Status {
-	done := min(int(r.done.Load()), len(r.steps)-1)
+	done := min(r.done, len(r.steps)-1)
 	return progress.Status{Text: fmt.Sprintf("step %d of %d, for %v at most: %s", done+1, len(r.steps), r.Timeout, r.steps[done])}
 }
 
@@ -97,34 +87,33 @@ type checkStep struct {
 // tell tells of a step, as text or as JSON.
 func (r *checkRun) tell(s checkStep, text string) {
 	if r.JSON {
-		line, _ := json.Marshal(s) // never fails for such a struct
-		text = string(line)
+		text = jsonText(s)
 	}
 	r.line.Println(text)
 }
 
 // established tells of a step.
 func (r *checkRun) established(step int) {
-	if step != int(r.done.Load()) {
+	if step != r.done {
 		return
 	}
 	text := r.steps[step]
-	if r.done.Add(1) == int32(len(r.steps)) {
+	if r.done++; r.done == len(r.steps) {
 		text += "; the deployment works"
 	}
+	r.line.Set(r.status())
 	ms := time.Since(r.start).Milliseconds()
 	r.tell(checkStep{step + 1, r.steps[step], true, &ms}, fmt.Sprintf("%6d ms  %s", ms, text))
 }
 
 // tellRest tells which steps are not established.
 func (r *checkRun) tellRest() {
-	done := int(r.done.Load())
-	for i, step := range r.steps[done:] {
+	for i, step := range r.steps[r.done:] {
 		label := "unchecked"
 		if i == 0 {
 			label = "no"
 		}
-		r.tell(checkStep{Step: done + i + 1, Text: step}, fmt.Sprintf("%9s  %s", label, step))
+		r.tell(checkStep{Step: r.done + i + 1, Text: step}, fmt.Sprintf("%9s  %s", label, step))
 	}
 }
 
@@ -175,7 +164,7 @@ func (r *checkRun) clean(ctx context.Context) {
 	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownState {
 		return // there is none
 	}
-	if err != nil && r.done.Load() > 0 {
+	if err != nil && r.done > 0 {
 		r.line.Fprintln(os.Stderr, fmt.Sprintf("the state %s was not removed; it ends within %v", r.key, r.lifetime()))
 	}
 }
@@ -219,8 +208,7 @@ func (r *checkRun) retry(ctx context.Context, try func() error) (last error) {
 func (r *checkRun) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(r.Timeout, attemptMax))
 	defer cancel()
-	flags := DNPFlags{Profile: r.Profile, Token: r.Token, Timeout: min(r.Timeout, attemptMax) * 9 / 10, CertificateHash: r.CertificateHash}
-	conn, err := flags.dial(ctx, r.Edge, client.Config{})
+	conn, err := r.dial(ctx, r.Edge, min(r.Timeout, attemptMax)*9/10, client.Config{})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no edge answers at %s%s", r.Edge, noEdgeHint)
@@ -236,7 +224,7 @@ func (r *checkRun) follow(ctx context.Context) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("the edge accepted a client but does not send it the state; does its token name this space?")
 	case err != nil:
-		return flags.explain(err)
+		return r.explain(err)
 	}
 	r.established(2)
 	return r.change(ctx, conn, state)

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
@@ -16,7 +14,7 @@ import (
 
 type conformCommand struct {
 	Listen  string        `default:"127.0.0.1:3413" env:"-" placeholder:"ADDRESS:PORT" help:"Address on which to wait for the client (default 127.0.0.1:3413)."`
-	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for anything that the client has to do."`
+	Timeout time.Duration `default:"5s" env:"-" want:">0" help:"How long to wait for anything that the client has to do."`
 	Token   string        `env:"-" placeholder:"TOKEN" help:"Token with which the client has to log in; empty = it does not log in."`
 	JSON    bool          `name:"json" env:"-" help:"Print one JSON object per line: the address at which to connect (listening), then each step when it ends (step, rule, result: pass, fail or skip, reason), then passed, failed and skipped."`
 	Quick   bool          `env:"-" help:"Leave out the steps that take many seconds: loss, and numbers that begin again."`
@@ -24,9 +22,6 @@ type conformCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *conformCommand) Problems() (list config.Problems) {
-	if c.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", c.Timeout)
-	}
 	if _, err := net.ResolveUDPAddr("udp", c.Listen); err != nil {
 		list.Add("--listen", "%v", err)
 	}
@@ -44,10 +39,10 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		return err
 	}
 	defer socket.Close()
-	var at conformAt
-	line := progress.Start(!c.JSON, at.status)
+	line := progress.Start(!c.JSON)
 	defer line.End()
-	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, At: at.set, Report: func(r conform.Result) { line.Println(r.String()) }}
+	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, Report: func(r conform.Result) { line.Println(r.String()) }}
+	cfg.At = func(step string, done, total int) { line.Set(conformStatus(step, done, total)) }
 	if c.JSON {
 		fmt.Printf("{\"listening\":%q}\n", "udp://"+socket.LocalAddr().String())
 		cfg.Report = func(r conform.Result) { line.Println(stepJSON(r)) }
@@ -76,25 +71,12 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	return nil
 }
 
-// A conformAt is how far a run is.
-type conformAt struct {
-	mu   sync.Mutex // the run sets it, the line of the progress reads it
-	last progress.Status
-}
-
-func (a *conformAt) set(step string, done, total int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.last = progress.Status{Done: done, Total: total, Text: fmt.Sprintf("step %d of %d: %s", done+1, total, step)}
-	if done == 0 { // for as long as it takes until a client is there
-		a.last = progress.Status{Text: "waiting for a client"}
+// conformStatus says how far a run is.
+func conformStatus(step string, done, total int) progress.Status {
+	if done == 0 { // the first step lasts until a client is there
+		return progress.Status{Text: "waiting for a client"}
 	}
-}
-
-func (a *conformAt) status() progress.Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.last
+	return progress.Status{Done: done, Total: total, Text: fmt.Sprintf("step %d of %d: %s", done+1, total, step)}
 }
 
 // stepJSON returns a step as a line of --json.
@@ -111,6 +93,5 @@ func stepJSON(r conform.Result) string {
 	case r.Note != "":
 		step.Result = "skip"
 	}
-	line, _ := json.Marshal(step) // never fails for such a struct
-	return string(line)
+	return jsonText(step)
 }

@@ -18,23 +18,27 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
-// DNPFlags are the flags of commands that act as a game client.
-type DNPFlags struct {
-	Profile string        `default:"denetwork" env:"-" help:"Profile of the edge: denetwork or spec."`
-	Token   string        `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with, or a file with it, as @FILE."`
-	Timeout time.Duration `default:"5s" env:"-" help:"How long to wait for the connection, and for the result."`
+// DNPLogin are the flags that say how to connect to an edge, and as whom.
+type DNPLogin struct {
+	Profile string `default:"denetwork" env:"-" want:"denetwork,spec" help:"Profile of the edge: denetwork or spec."`
+	Token   string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with at the edge, or a file with it, as @FILE."`
 
 	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://, in place of the authorities of the system, as /dnp/info of an edge tells it; may be repeated."`
 }
 
+// DNPFlags are the flags of commands that act as a game client.
+type DNPFlags struct {
+	DNPLogin
+	Timeout time.Duration `default:"5s" env:"-" want:">0" help:"How long to wait for the connection, and for the result."`
+}
+
+// dial connects to the edge at HOST:PORT or a URL, with the events of cfg.
+func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) (*client.Client, error) {
+	return f.DNPLogin.dial(ctx, address, f.Timeout, cfg)
+}
+
 // Problems lists what is wrong with f.
-func (f *DNPFlags) Problems() (list config.Problems) {
-	if _, ok := wire.ParseProfile(f.Profile); !ok {
-		list.Add("--profile", "want denetwork or spec, got %q", f.Profile)
-	}
-	if f.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
-	}
+func (f *DNPLogin) Problems() (list config.Problems) {
 	if _, err := f.token(); err != nil {
 		list.Add("--token", "%v", err)
 	}
@@ -46,14 +50,14 @@ func (f *DNPFlags) Problems() (list config.Problems) {
 	return list
 }
 
-// dial connects to the edge at HOST:PORT or a URL, with the events of cfg.
-func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) (*client.Client, error) {
+// dial connects within a time.
+func (f *DNPLogin) dial(ctx context.Context, address string, timeout time.Duration, cfg client.Config) (*client.Client, error) {
 	token, err := f.token()
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}
-	cfg.Profile, _ = wire.ParseProfile(f.Profile) // Problems has checked it
-	cfg.Token, cfg.Timeout, cfg.StatesMax = token, f.Timeout, dnp.LinksPossible
+	cfg.Profile, _ = wire.ParseProfile(f.Profile) // its tag has checked it
+	cfg.Token, cfg.Timeout, cfg.StatesMax = token, timeout, dnp.LinksPossible
 	cfg.CertificateHashes = f.CertificateHash
 	if !strings.Contains(address, "://") {
 		address = "udp://" + address
@@ -69,7 +73,7 @@ func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) 
 const noEdgeHint = "; is `relay dev` or `edge serve` running there?"
 
 // explain adds to the reason for which a connection ended what is known about the login.
-func (f *DNPFlags) explain(err error) error {
+func (f *DNPLogin) explain(err error) error {
 	token, unreadable := f.token()
 	if unreadable != nil {
 		return err
@@ -78,7 +82,7 @@ func (f *DNPFlags) explain(err error) error {
 }
 
 // token returns the token to log in with; empty if there is none.
-func (f *DNPFlags) token() (string, error) {
+func (f *DNPLogin) token() (string, error) {
 	token := f.Token
 	if file, ok := strings.CutPrefix(f.Token, "@"); ok {
 		text, err := os.ReadFile(file)

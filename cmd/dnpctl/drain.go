@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -94,7 +93,7 @@ func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	}
 	text := drainText(what)
 	if c.JSON {
-		text = drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason}.json()
+		text = jsonText(drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason})
 	}
 	fmt.Println(text)
 	if !c.Wait {
@@ -109,11 +108,6 @@ type drainEvent struct {
 	Sessions *int   `json:"sessions,omitempty"`
 	Outcome  string `json:"outcome,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-}
-
-func (e drainEvent) json() string {
-	line, _ := json.Marshal(e) // never fails for such a struct
-	return string(line)
 }
 
 // An edgeAtAddress is asked over HTTP.
@@ -280,14 +274,15 @@ func (c *drainCommand) follow(ctx context.Context, edge drainTarget) error {
 	over := time.After(c.Timeout)
 	tick := time.NewTicker(drainPause)
 	defer tick.Stop()
-	var left atomic.Int64
-	line := progress.Start(!c.JSON, func() progress.Status {
-		return progress.Status{Text: fmt.Sprintf("of at most %v until the edge has ended, sessions: %d", c.Timeout, left.Load())}
-	})
+	line := progress.Start(!c.JSON)
 	defer line.End()
+	status := func(sessions int) {
+		line.Set(progress.Status{Text: fmt.Sprintf("of at most %v until the edge has ended, sessions: %d", c.Timeout, sessions)})
+	}
+	status(0)
 	tell := func(e drainEvent, text string) {
 		if c.JSON {
-			text = e.json()
+			text = jsonText(e)
 		}
 		line.Println(text)
 	}
@@ -299,7 +294,7 @@ func (c *drainCommand) follow(ctx context.Context, edge drainTarget) error {
 		}
 		if err == nil && sessions != last {
 			tell(drainEvent{Event: "sessions", Sessions: &sessions}, fmt.Sprintf("sessions: %d", sessions))
-			left.Store(int64(sessions))
+			status(sessions)
 			last = sessions
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/conform"
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
@@ -152,15 +153,12 @@ func TestCommandJSON(t *testing.T) {
 	}
 }
 
-// TestConformAt: the line of the progress waits for a client, and then counts steps.
-func TestConformAt(t *testing.T) {
-	var at conformAt
-	at.set("request", 0, 40)
-	if s := at.status(); s.Total != 0 || s.Text != "waiting for a client" {
+// TestConformStatus: the line of the progress waits for a client, and then counts steps.
+func TestConformStatus(t *testing.T) {
+	if s := conformStatus("request", 0, 40); s != (progress.Status{Text: "waiting for a client"}) {
 		t.Errorf("before the first step ends: %+v", s)
 	}
-	at.set("login", 3, 40)
-	if s := at.status(); s.Done != 3 || s.Total != 40 || s.Text != "step 4 of 40: login" {
+	if s := conformStatus("login", 3, 40); s != (progress.Status{Done: 3, Total: 40, Text: "step 4 of 40: login"}) {
 		t.Errorf("in the fourth step: %+v", s)
 	}
 }

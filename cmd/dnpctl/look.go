@@ -9,14 +9,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"text/tabwriter"
 
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
-	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // LookFlags are the flags of commands that look at a deployment.
@@ -33,13 +30,20 @@ func read[T any](f *LookFlags, what string, question func(*ask.Asker) (T, error)
 		return answer, err
 	}
 	defer end()
-	var entries atomic.Int64
-	a.Page = func(n int) { entries.Add(int64(n)) }
-	line := progress.Start(!f.JSON, func() progress.Status {
-		return progress.Status{Text: fmt.Sprintf("%d %s so far", entries.Load(), what)}
-	})
+	line := progress.Start(!f.JSON)
 	defer line.End()
+	entries := 0
+	a.Page = func(n int) {
+		entries += n
+		line.Set(soFar(entries, what))
+	}
+	a.Page(0)
 	return question(a)
+}
+
+// soFar says how many entries of a list have come.
+func soFar(entries int, what string) progress.Status {
+	return progress.Status{Text: fmt.Sprintf("%d %s so far", entries, what)}
 }
 
 // asker returns what asks the nodes. The caller calls end.
@@ -51,19 +55,24 @@ func (f *LookFlags) asker() (a *ask.Asker, end func(), err error) {
 	return &ask.Asker{Conn: nc, Subjects: f.subjects()}, nc.Close, nil
 }
 
-// print prints entries, one JSON object per line or as a table with a heading.
-func print[T any](f *LookFlags, heading string, entries []T, cells func(w io.Writer, x *T)) error {
+// printList prints entries, one JSON object per line or as a table with a heading.
+func printList[T any](f *LookFlags, heading string, entries []T, cells func(w io.Writer, x *T)) error {
 	if !f.JSON {
 		return printTable(os.Stdout, heading, entries, cells)
 	}
 	for i := range entries {
-		line, err := json.Marshal(&entries[i])
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s\n", line)
+		fmt.Println(jsonText(&entries[i]))
 	}
 	return nil
+}
+
+// jsonText returns the JSON of what a command prints, which is made of values that JSON has.
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
 }
 
 // printTable prints aligned columns. Cells end with tabs.
@@ -84,7 +93,7 @@ func (c *spacesCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return print(&c.LookFlags, "SPACE\tSTATES\tCLIENTS\tHOLDER\tSHARD\tEPOCH\tSEQ\tHELD FOR", spaces, func(w io.Writer, s *inspect.Space) {
+	return printList(&c.LookFlags, "SPACE\tSTATES\tCLIENTS\tHOLDER\tSHARD\tEPOCH\tSEQ\tHELD FOR", spaces, func(w io.Writer, s *inspect.Space) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%s%s\n", s.Space, s.States, s.Clients, s.Holder, s.Shard, s.Epoch, s.Seq, s.Since.Brief(), notes(!s.Serving, "loading", !s.Durable, "not stored"))
 	})
 }
@@ -116,10 +125,10 @@ func (c *nodesCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		for i := range nodes {
 			nodes[i].List = inspect.List[inspect.Member]{Entries: []inspect.Member{}}
 		}
-		if err := print(&c.LookFlags, "", nodes, nil); err != nil {
+		if err := printList(&c.LookFlags, "", nodes, nil); err != nil {
 			return err
 		}
-		return print(&c.LookFlags, "", missing, nil)
+		return printList(&c.LookFlags, "", missing, nil)
 	}
 	return printNodes(os.Stdout, nodes, missing)
 }
@@ -139,18 +148,8 @@ func printNodes(out io.Writer, nodes []inspect.NodesAnswer, missing []inspect.Me
 }
 
 type clientsCommand struct {
-	Space string `arg:"" help:"Space of the clients."`
+	Space string `arg:"" want:"token" help:"Space of the clients."`
 	LookFlags
-}
-
-// Problems lists what is wrong with c.
-func (c *clientsCommand) Problems() (list config.Problems) { return spaceProblems(c.Space) }
-
-func spaceProblems(space string) (list config.Problems) {
-	if !subject.ValidToken(space) {
-		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", space)
-	}
-	return list
 }
 
 // Run lists the clients of a space.
@@ -159,7 +158,7 @@ func (c *clientsCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return print(&c.LookFlags, clientHeading, clients, clientCells)
+	return printList(&c.LookFlags, clientHeading, clients, clientCells)
 }
 
 const clientHeading = "CLIENT\tEDGE\tADDRESS\tCARRIER\tFOR\tLINKS\tLOSS\tRTT\tBUDGET USED\tWAITING\tHEARD"
@@ -178,22 +177,10 @@ func clientCells(w io.Writer, c *inspect.Client) {
 }
 
 type whyCommand struct {
-	Space  string `arg:"" help:"Space of the state."`
-	Client string `arg:"" help:"Client whose view is explained."`
-	Key    string `arg:"" help:"Key of the state."`
+	Space  string `arg:"" want:"token" help:"Space of the state."`
+	Client string `arg:"" want:"token" help:"Client whose view is explained."`
+	Key    string `arg:"" want:"key" help:"Key of the state."`
 	LookFlags
-}
-
-// Problems lists what is wrong with c.
-func (c *whyCommand) Problems() (list config.Problems) {
-	list = spaceProblems(c.Space)
-	if !subject.ValidToken(c.Client) {
-		list.Add("CLIENT", "want 1 to 64 letters, digits, _ or -, got %q", c.Client)
-	}
-	if !subject.ValidKey(c.Key) {
-		list.Add("KEY", "want up to 8 tokens joined by dots, at most 255 bytes, got %q", c.Key)
-	}
-	return list
 }
 
 // Run says why a client has what it has of a state.
@@ -238,10 +225,8 @@ func prose(c *whyCommand, f *inspect.Facts, reasons []inspect.Reason) string {
 	return b.String()
 }
 
+// printObject prints one JSON object, indented for a terminal. It returns no error.
 func printObject(v any) error {
-	data, err := json.Marshal(v)
-	if err == nil {
-		printJSON(data)
-	}
-	return err
+	fmt.Println(readable(jsonText(v)))
+	return nil
 }

@@ -20,15 +20,7 @@ import (
 // NATSFlags are the flags of commands that act as a game server.
 type NATSFlags struct {
 	NATSLogin
-	Timeout time.Duration `default:"5s" help:"How long to wait for NATS and for an answer."`
-}
-
-// Problems lists what is wrong with f.
-func (f *NATSFlags) Problems() (list config.Problems) {
-	if f.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", f.Timeout)
-	}
-	return list
+	Timeout time.Duration `default:"5s" want:">0" help:"How long to wait for NATS and for an answer."`
 }
 
 // connect connects to NATS. The caller closes the connection.
@@ -87,17 +79,9 @@ func (f *NATSLogin) Problems() (list config.Problems) {
 // SpaceFlags are the argument and the flags of commands about a space. A command that embeds
 // them sets the help of the argument, as `set:"space=Space of the state."`.
 type SpaceFlags struct {
-	Space string `arg:"" help:"${space}"`
+	Space string `arg:"" want:"token" help:"${space}"`
 
 	NATSFlags `group:"NATS"`
-}
-
-// Problems lists what is wrong with f.
-func (f *SpaceFlags) Problems() (list config.Problems) {
-	if !subject.ValidToken(f.Space) {
-		list.Add("SPACE", "want 1 to 64 letters, digits, _ or -, got %q", f.Space)
-	}
-	return list
 }
 
 func (f *NATSLogin) subjects() subject.Names { return subject.Names{Prefix: f.SubjectPrefix} }

@@ -40,9 +40,8 @@ const (
 func (c *placementCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, placementTimeout)
 	defer cancel()
-	line := progress.Start(!c.JSON, func() progress.Status {
-		return progress.Status{Text: fmt.Sprintf("of at most %v for the API of Kubernetes", placementTimeout)}
-	})
+	line := progress.Start(!c.JSON)
+	line.Set(progress.Status{Text: fmt.Sprintf("of at most %v for the API of Kubernetes", placementTimeout)})
 	pods, err := c.pods(ctx)
 	line.End()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type publishCommand struct {
 	SpaceFlags `set:"space=Space of the state."`
 
-	Key    string   `arg:"" optional:"" help:"Key of the state."`
+	Key    string   `arg:"" optional:"" want:"key" help:"Key of the state."`
 	Values []string `arg:"" optional:"" help:"Values. NAME:TYPE=VALUE makes the state with these values, in this order; NAME=VALUE changes values of an existing state. VALUE is a number, text, 1,2,3 for vectors, or null. NAME:TYPE~0.1= sends only changes beyond 0.1, NAME:TYPE?= may be null. Data is base64, or @FILE."`
 
 	Message  *string        `env:"-" placeholder:"TEXT" help:"Message to clients with the link to the state (default: the key)."`
@@ -39,7 +39,6 @@ type publishCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *publishCommand) Problems() (list config.Problems) {
-	checkKey(&list, c.Key)
 	switch {
 	case c.File != "" && (len(c.Values) > 0 || c.Remove || c.describes()):
 		list.Add("--file", "replaces values and other flags, which must be absent")
@@ -61,12 +60,6 @@ func (c *publishCommand) Problems() (list config.Problems) {
 	return list
 }
 
-func checkKey(list *config.Problems, key string) {
-	if key != "" && !subject.ValidKey(key) {
-		list.Add("KEY", "want up to 8 names joined by dots, at most 255 bytes, got %q", key)
-	}
-}
-
 // describes reports whether a flag describes the state.
 func (c *publishCommand) describes() bool {
 	return c.Describe || c.Message != nil || c.Farewell != nil || c.Access != "" || len(c.Audience) > 0 || c.Interest != "" || c.TTL != nil
@@ -78,15 +71,15 @@ func (c *publishCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, c.Key), body)
+	return c.publish(ctx, c.Key, body, c.JSON)
+}
+
+// publish publishes, and prints the answer of the holder.
+func (f *SpaceFlags) publish(ctx context.Context, key string, body []byte, asJSON bool) error {
+	data, err := f.askHolder(ctx, f.subjects().Publish(f.Space, key), body)
 	if err != nil {
 		return err
 	}
-	return printAnswer(data, c.JSON)
-}
-
-// printAnswer prints the answer of the holder to a publish.
-func printAnswer(data []byte, asJSON bool) error {
 	a, err := payload.ParseAnswer(data)
 	if asJSON {
 		fmt.Printf("%s\n", data)
@@ -128,6 +121,8 @@ type op struct {
 	TTL      string    `json:"ttl,omitempty"`
 	Interest any       `json:"interest,omitempty"`
 	Values   any       `json:"values,omitempty"`
+	Client   string    `json:"client,omitempty"` // of kick, as Reason
+	Reason   string    `json:"reason,omitempty"`
 }
 
 type audience struct {
@@ -233,16 +228,13 @@ func escape(text *string) *string {
 type eyeCommand struct {
 	SpaceFlags `set:"space=Space of the client."`
 
-	Client string   `arg:"" help:"Client whose eyes to set; dnpctl who lists them."`
+	Client string   `arg:"" want:"token" help:"Client whose eyes to set; dnpctl who lists them."`
 	At     []string `arg:"" optional:"" help:"From where it sees: KEY for the place of a state, KEY#VALUE for one of its values, or a point as 10,0,3. Several are several eyes, of which the nearest counts. None = from nowhere."`
 	JSON   bool     `name:"json" env:"-" help:"Print the answer as JSON."`
 }
 
 // Problems lists what is wrong with c.
 func (c *eyeCommand) Problems() (list config.Problems) {
-	if !subject.ValidToken(c.Client) {
-		list.Add("CLIENT", "%q is not the name of a client", c.Client)
-	}
 	for _, at := range c.At {
 		if key, _, _ := strings.Cut(at, "#"); parsePoint(at) == nil && !subject.ValidKey(key) {
 			list.Add("AT", "want KEY, KEY#VALUE or a point as 10,0,3, got %q", at)
@@ -257,11 +249,7 @@ func (c *eyeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, ""), body)
-	if err != nil {
-		return err
-	}
-	return printAnswer(data, c.JSON)
+	return c.publish(ctx, "", body, c.JSON)
 }
 
 // An eyeOp is the JSON of the op. At is null for no eye.
@@ -302,7 +290,7 @@ func parsePoint(text string) (p []float64) {
 type kickCommand struct {
 	SpaceFlags `set:"space=Space of the client."`
 
-	Client string `arg:"" help:"Client whose sessions in the space end; dnpctl clients SPACE lists them. A login service has to refuse a client that must not come back."`
+	Client string `arg:"" want:"token" help:"Client whose sessions in the space end; dnpctl clients SPACE lists them. A login service has to refuse a client that must not come back."`
 	Reason string `arg:"" optional:"" help:"Why, for game servers: the event left has it. The client is told only that its connection ends."`
 	JSON   bool   `name:"json" env:"-" help:"Print the answer as JSON."`
 }
@@ -314,9 +302,6 @@ func (c *kickCommand) Help() string {
 
 // Problems lists what is wrong with c.
 func (c *kickCommand) Problems() (list config.Problems) {
-	if !subject.ValidToken(c.Client) {
-		list.Add("CLIENT", "want 1 to 64 letters, digits, _ or -, got %q", c.Client)
-	}
 	if n := len(c.Reason); n > replication.KickReasonMax {
 		list.Add("REASON", "want at most %d bytes, got %d", replication.KickReasonMax, n)
 	}
@@ -325,27 +310,16 @@ func (c *kickCommand) Problems() (list config.Problems) {
 
 // Run ends the sessions of the client.
 func (c *kickCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	body, err := json.Marshal(kickOp{Op: "kick", Client: c.Client, Reason: c.Reason})
+	body, err := json.Marshal(op{Op: "kick", Client: c.Client, Reason: c.Reason})
 	if err != nil {
 		return err
 	}
-	data, err := c.askHolder(ctx, c.subjects().Publish(c.Space, ""), body)
+	err = c.publish(ctx, "", body, c.JSON)
 	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w; the users game and admin may kick", err)
 	}
-	if err != nil {
-		return err
-	}
-	err = printAnswer(data, c.JSON)
 	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownClient {
 		return fmt.Errorf("%w; `dnpctl clients %s` lists those who are", err, c.Space)
 	}
 	return err
-}
-
-// A kickOp is the JSON of the op.
-type kickOp struct {
-	Op     string `json:"op"`
-	Client string `json:"client"`
-	Reason string `json:"reason,omitempty"`
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
@@ -23,25 +22,18 @@ import (
 
 type getCommand struct {
 	SpaceFlags `set:"space=Space of the states."`
-	Key        string `arg:"" optional:"" help:"Key of a state; default: all states."`
+	Key        string `arg:"" optional:"" want:"key" help:"Key of a state; default: all states."`
 	JSON       bool   `name:"json" env:"-" help:"Print each answer on one line, also on a terminal."`
-}
-
-// Problems lists what is wrong with c.
-func (c *getCommand) Problems() (list config.Problems) {
-	checkKey(&list, c.Key)
-	return list
 }
 
 // Run prints the answer as one JSON object. Relays answer for a whole space in pages, and Run
 // prints one object for each.
 func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	var states atomic.Int64
-	line := progress.Start(!c.JSON, func() progress.Status {
-		return progress.Status{Text: fmt.Sprintf("%d states so far", states.Load())}
-	})
+	line := progress.Start(!c.JSON)
 	defer line.End()
+	states := 0
 	for after := ""; ; {
+		line.Set(soFar(states, "states"))
 		var body []byte
 		if after != "" {
 			body, _ = json.Marshal(map[string]string{"after": after}) // never fails for a map of strings
@@ -53,10 +45,11 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		if _, err := payload.ParseAnswer(data); err != nil {
 			return err
 		}
+		text := string(data)
 		if !c.JSON {
-			data = readable(data)
+			text = readable(text)
 		}
-		line.Println(string(data))
+		line.Println(text)
 		var page struct {
 			After  string            `json:"after"`
 			States []json.RawMessage `json:"states"`
@@ -65,23 +58,18 @@ func (c *getCommand) Run(ctx context.Context, _ *slog.Logger) error {
 			return err
 		}
 		after = page.After
-		states.Add(int64(len(page.States)))
+		states += len(page.States)
 	}
 }
 
 // readable returns an object indented for a terminal, and on one line otherwise.
-func readable(data []byte) []byte {
-	if isTerminal() {
-		var pretty bytes.Buffer
-		if json.Indent(&pretty, data, "", "  ") == nil {
-			return pretty.Bytes()
-		}
+func readable(object string) string {
+	var pretty bytes.Buffer
+	if isTerminal() && json.Indent(&pretty, []byte(object), "", "  ") == nil {
+		return pretty.String()
 	}
-	return data
+	return object
 }
-
-// printJSON prints what readable returns.
-func printJSON(data []byte) { fmt.Printf("%s\n", readable(data)) }
 
 type whoCommand struct {
 	SpaceFlags `set:"space=Space of the clients."`
@@ -95,7 +83,6 @@ type whoCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *whoCommand) Problems() (list config.Problems) {
-	list = c.SpaceFlags.Problems()
 	if c.Near == "" && (c.Within != nil || c.Axes != "") {
 		list.Add("--within and --axes", "need --near")
 	}
@@ -177,7 +164,7 @@ func (c *whoCommand) near(ctx context.Context) error {
 			return fmt.Errorf("%s has no place: name a value that is one, as KEY#pos, unless it has an interest; and it may be null", c.Near)
 		}
 	}
-	return print(&f, "CLIENT\tEDGE\tDISTANCE\tBAND\tEYES", clients, nearCells)
+	return printList(&f, "CLIENT\tEDGE\tDISTANCE\tBAND\tEYES", clients, nearCells)
 }
 
 func nearCells(w io.Writer, c *inspect.Client) {
@@ -220,19 +207,8 @@ type eventsCommand struct {
 
 // LimitFlags end a command that otherwise runs until it is interrupted.
 type LimitFlags struct {
-	Count int           `placeholder:"N" env:"-" help:"End after this many lines; 0 = never."`
-	For   time.Duration `placeholder:"TIME" env:"-" help:"End after this time; 0 = never."`
-}
-
-// Problems lists what is wrong with f.
-func (f *LimitFlags) Problems() (list config.Problems) {
-	if f.Count < 0 {
-		list.Add("--count", "want 0 or more, got %d", f.Count)
-	}
-	if f.For < 0 {
-		list.Add("--for", "want 0 or more, got %v", f.For)
-	}
-	return list
+	Count int           `placeholder:"N" env:"-" want:"0.." help:"End after this many lines; 0 = never."`
+	For   time.Duration `placeholder:"TIME" env:"-" want:"0.." help:"End after this time; 0 = never."`
 }
 
 // full reports whether n lines are as many as --count allows.

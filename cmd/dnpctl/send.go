@@ -27,28 +27,18 @@ type sendCommand struct {
 	Message []string `name:"message" sep:"none" env:"-" placeholder:"TYPE:VALUE" help:"A value of a message in the Drag[en]gine's file format, in place of MESSAGE, as --message byte:3 --message string8:tower --message vector:1,2,3. Repeat it for each value, in the order in which the game reads them. Types: char, byte, short, ushort, int, uint, long, ulong, float, double, string8, string16, vector, vector2, quaternion, point, point3, dvector, color, color3."`
 
 	NATSFlags `group:"NATS"`
-	Profile   string `default:"denetwork" env:"-" help:"Profile of the edge at HOST:PORT: denetwork or spec."`
-	Token     string `env:"DNP_TOKEN" placeholder:"TOKEN|@FILE" help:"Token to log in with at HOST:PORT, or a file with it, as @FILE."`
-
-	CertificateHash []string `env:"-" placeholder:"HEX" help:"SHA-256 of a certificate to trust with wss:// and wt://; may be repeated."`
+	Login     DNPLogin `embed:""` // for HOST:PORT and URLs; otherwise its problems are none
 }
 
 // Problems lists what is wrong with c.
 func (c *sendCommand) Problems() (list config.Problems) {
-	if c.toEdge() {
-		list = (&DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}).Problems()
-		c.messageProblems(&list)
-		return list
-	}
 	space, client, one := strings.Cut(c.Target, "/")
-	if !subject.ValidToken(space) || one && !subject.ValidToken(client) {
+	switch {
+	case c.toEdge():
+		list = c.Login.Problems()
+	case !subject.ValidToken(space), one && !subject.ValidToken(client):
 		list.Add("TARGET", "want SPACE, SPACE/CLIENT, HOST:PORT or a URL, got %q", c.Target)
 	}
-	c.messageProblems(&list)
-	return list
-}
-
-func (c *sendCommand) messageProblems(list *config.Problems) {
 	if len(c.Message) > 0 {
 		if _, err := typedMessage(c.Message); err != nil {
 			list.Add("--message", "%v", err)
@@ -60,17 +50,23 @@ func (c *sendCommand) messageProblems(list *config.Problems) {
 	case c.Text == "" && len(c.Message) == 0:
 		list.Add("MESSAGE", "is empty")
 	}
+	return list
 }
 
 // message returns what to send.
 func (c *sendCommand) message() ([]byte, error) {
-	switch {
-	case len(c.Message) > 0:
+	if len(c.Message) > 0 {
 		return typedMessage(c.Message)
-	case c.Text == "-":
+	}
+	return argument(c.Text)
+}
+
+// argument returns what an argument has; - is standard input.
+func argument(text string) ([]byte, error) {
+	if text == "-" {
 		return io.ReadAll(os.Stdin)
 	}
-	return []byte(c.Text), nil
+	return []byte(text), nil
 }
 
 // toEdge reports whether the target is an address. Names of spaces have no colon.
@@ -147,8 +143,7 @@ func (c *sendCommand) publish(subject string, data []byte, absent string) error 
 // sendAsClient connects, sends and disconnects: when the edge has acknowledged all of a reliable message,
 // or lingerAfterSend after an unreliable one.
 func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
-	flags := DNPFlags{Profile: c.Profile, Token: c.Token, Timeout: c.Timeout, CertificateHash: c.CertificateHash}
-	conn, err := flags.dial(ctx, c.Target, client.Config{BytesPerSecond: sendRate})
+	conn, err := c.Login.dial(ctx, c.Target, c.Timeout, client.Config{BytesPerSecond: sendRate})
 	if err != nil {
 		return err
 	}
@@ -163,8 +158,11 @@ func (c *sendCommand) sendAsClient(ctx context.Context, data []byte) error {
 	if err := conn.Send(data); err != nil {
 		return fmt.Errorf("send %d bytes: %w", len(data), err)
 	}
-	defer progress.Start(!c.JSON, d.status).End()
-	if err := d.wait(ctx); err != nil {
+	line := progress.Start(!c.JSON)
+	defer line.End()
+	if err := d.wait(ctx, func(acknowledged int) {
+		line.Set(progress.Status{Done: acknowledged, Total: d.size, Text: fmt.Sprintf("%d of %d kB acknowledged", acknowledged/1000, d.size/1000)})
+	}); err != nil {
 		return fmt.Errorf("%w; the edge acknowledged %d of %d bytes", err, d.acknowledged(), d.size)
 	}
 	return nil
@@ -185,18 +183,14 @@ type delivery struct {
 	patience time.Duration // for the edge to acknowledge more
 }
 
-// status is how far the message is.
-func (d *delivery) status() progress.Status {
-	done := d.acknowledged()
-	return progress.Status{Done: done, Total: d.size, Text: fmt.Sprintf("%d of %d kB acknowledged", done/1000, d.size/1000)}
-}
-
 func (d *delivery) acknowledged() int { return d.size - min(d.conn.Undelivered(), d.size) }
 
-// wait waits until the message is acknowledged, or the edge acknowledges nothing for the patience.
-func (d *delivery) wait(ctx context.Context) error {
+// wait waits until the message is acknowledged, or the edge acknowledges nothing for the patience. It tells how much is
+// acknowledged.
+func (d *delivery) wait(ctx context.Context, tell func(acknowledged int)) error {
 	since := time.Now()
 	for had := 0; had < d.size; {
+		tell(had)
 		deadline := since.Add(d.patience)
 		limited, cancel := context.WithDeadline(ctx, deadline)
 		err := d.conn.Until(limited, func() bool { return d.acknowledged() > had })

@@ -16,7 +16,7 @@ func TestSendWaits(t *testing.T) {
 	received := make(chan []byte, 1)
 	edge := edgetest.Start(t, edgetest.Config{Received: received, Lossy: true})
 	message := bytes.Repeat([]byte("0123456789"), 20_000)
-	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
+	c := sendCommand{Target: edge.String(), Login: DNPLogin{Profile: "denetwork"}}
 	c.Timeout = 4 * time.Second // for more acknowledgements; all take twice as long
 	if err := c.sendAsClient(t.Context(), message); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestSendWaits(t *testing.T) {
 func TestSendGivesUp(t *testing.T) {
 	t.Parallel()
 	edge := edgetest.Start(t, edgetest.Config{DeafTo: 5})
-	c := sendCommand{Target: edge.String(), Profile: "denetwork"}
+	c := sendCommand{Target: edge.String(), Login: DNPLogin{Profile: "denetwork"}}
 	c.Timeout = time.Second
 	err := c.sendAsClient(t.Context(), make([]byte, 200_000))
 	if err == nil {

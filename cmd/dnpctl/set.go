@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 type setCommand struct {
@@ -36,7 +33,6 @@ type setCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *setCommand) Problems() (list config.Problems) {
-	list = c.DNPFlags.Problems()
 	for _, v := range c.Values {
 		if name, _, given := strings.Cut(v, "="); !given || name == "" {
 			list.Add(v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
@@ -70,17 +66,13 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		fmt.Println("ok")
 		return nil
 	}
-	object := writtenState{State: c.State}
-	for _, i := range slices.Sorted(maps.Keys(written)) {
-		object.Values = append(object.Values, tapValue{Index: i, Name: state.Name(i), Type: state.Type(i).String(), Value: valueJSON(state, i)})
-	}
-	return printObject(object)
+	return printObject(writtenState{c.State, lineValues(state, slices.Sorted(maps.Keys(written)))})
 }
 
 // A writtenState is what --json shows.
 type writtenState struct {
-	State  string     `json:"state"`
-	Values []tapValue `json:"values"`
+	State  string      `json:"state"`
+	Values []lineValue `json:"values"`
 }
 
 // find waits for the state.
@@ -178,24 +170,12 @@ func check(s *client.State, written map[int]client.Value) error {
 
 type commandCommand struct {
 	Address string `arg:"" placeholder:"HOST:PORT" help:"Edge to connect to as a client; or a URL: udp://, ws://, wss:// or wt://."`
-	Key     string `arg:"" placeholder:"KEY" help:"Key of a state that this client may write."`
-	Name    string `arg:"" placeholder:"NAME" help:"Name of the command."`
+	Key     string `arg:"" placeholder:"KEY" want:"key" help:"Key of a state that this client may write."`
+	Name    string `arg:"" placeholder:"NAME" want:"token" help:"Name of the command."`
 	Body    string `arg:"" optional:"" placeholder:"BODY" help:"Body of the command; - reads it from standard input."`
 	JSON    bool   `name:"json" env:"-" help:"Print a JSON object: key, name, and the answer, as answer if it is text in UTF-8, else as answer_base64."`
 
 	DNPFlags
-}
-
-// Problems lists what is wrong with c.
-func (c *commandCommand) Problems() config.Problems {
-	list := c.DNPFlags.Problems()
-	if !subject.ValidKey(c.Key) {
-		list.Add("KEY", "want up to 8 tokens joined by dots, at most 255 bytes, got %q", c.Key)
-	}
-	if !subject.ValidToken(c.Name) {
-		list.Add("NAME", "want 1 to 64 letters, digits, _ or -, got %q", c.Name)
-	}
-	return list
 }
 
 // A commandAnswer is what --json shows.
@@ -221,12 +201,9 @@ const linkPause = 100 * time.Millisecond
 
 // Run sends the command and prints the answer.
 func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	body := []byte(c.Body)
-	if c.Body == "-" {
-		var err error
-		if body, err = io.ReadAll(os.Stdin); err != nil {
-			return err
-		}
+	body, err := argument(c.Body)
+	if err != nil {
+		return err
 	}
 	conn, err := c.dial(ctx, c.Address, client.Config{})
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *tapCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		shown++
 		line := r.text()
 		if c.JSON {
-			line = r.json()
+			line = jsonText(r)
 		}
 		fmt.Fprintln(f.out, line) // Flush returns the error
 	})
@@ -56,9 +56,9 @@ func (c *tapCommand) Run(ctx context.Context, _ *slog.Logger) error {
 
 // feed returns what follows the space, and gives records to show.
 func (c *tapCommand) feed(out, notes io.Writer, show func(r tapRecord)) *tapFeed {
-	f := &tapFeed{space: c.Space, shard: cluster.Shard(c.Space, max(1, c.Shards)), timeout: c.Timeout, out: bufio.NewWriter(out), notes: notes}
+	f := newFeed(c.Space, c.Sharding, c.Timeout)
+	f.out, f.notes = bufio.NewWriter(out), notes
 	f.tap, f.replica = newTap(c.Space, c.Verify, show)
-	f.enough = func() bool { return false }
 	return f
 }
 
@@ -85,6 +85,14 @@ type tapFeed struct {
 	note     time.Time // when to tell that the command waits
 	complete bool      // the copy was, once
 	nobody   bool      // no relay listened to the last request
+}
+
+// newFeed returns a feed without a replica, which prints nothing and runs until its context ends.
+func newFeed(space string, s config.Sharding, timeout time.Duration) *tapFeed {
+	return &tapFeed{
+		space: space, shard: cluster.Shard(space, max(1, s.Shards)), timeout: timeout,
+		out: bufio.NewWriter(io.Discard), notes: io.Discard, enough: func() bool { return false },
+	}
 }
 
 // end tells what the command has seen, and returns how it ends.
@@ -121,14 +129,12 @@ func (f *tapFeed) run(ctx context.Context, flags *NATSFlags) error {
 	subjects := flags.subjects()
 	f.inbox, f.repair = nc.NewInbox(), subjects.Repair(f.shard)
 	f.publish = nc.PublishRequest
-	if f.live, err = listen(ctx, nc, subjects.Live(f.space)); err != nil {
-		return err
-	}
-	if f.heads, err = listen(ctx, nc, subjects.Head(f.shard)); err != nil {
-		return err
-	}
-	if f.answers, err = listen(ctx, nc, f.inbox); err != nil {
-		return err
+	for subject, messages := range map[string]*chan *nats.Msg{
+		subjects.Live(f.space): &f.live, subjects.Head(f.shard): &f.heads, f.inbox: &f.answers,
+	} {
+		if *messages, err = listen(ctx, nc, subject); err != nil {
+			return err
+		}
 	}
 	if err := nc.FlushTimeout(flags.Timeout); err != nil {
 		return fmt.Errorf("subscribe: %w", err)

@@ -36,7 +36,7 @@ func newTapped(t *testing.T, verify, asJSON bool) *tapped {
 	p.tap, p.replica = newTap("s", verify, func(r tapRecord) {
 		line := r.text()
 		if asJSON {
-			line = r.json()
+			line = jsonText(r)
 		}
 		p.lines = append(p.lines, line)
 	})

@@ -25,18 +25,11 @@ type tapRecord struct {
 	State  uint64         `json:"state,omitempty"`  // number of the state
 	View   int            `json:"view"`             // number of the view in the state
 	Key    string         `json:"key,omitempty"`    // of the state, if it is known
-	Values []tapValue     `json:"values,omitempty"`
+	Values []lineValue    `json:"values,omitempty"`
 	CRC    string         `json:"crc,omitempty"`  // of a checksum, in hex
 	Have   string         `json:"have,omitempty"` // the checksum of the copy, if it differs
 	OK     *bool          `json:"ok,omitempty"`   // whether the checksum is that of the copy
 	Error  string         `json:"error,omitempty"`
-}
-
-type tapValue struct {
-	Index int             `json:"index"`
-	Name  string          `json:"name,omitempty"`
-	Type  string          `json:"type"`
-	Value json.RawMessage `json:"value"`
 }
 
 // recordNames are the names of records in lines.
@@ -138,10 +131,10 @@ func (t *tap) checksum(out *tapRecord, w *replication.Witnessed, rg replview.Ran
 	}
 }
 
-func tapValues(st *replication.State, values replview.Values) (list []tapValue) {
+func tapValues(st *replication.State, values replview.Values) (list []lineValue) {
 	for i, enc, null, ok := values.Next(); ok; i, enc, null, ok = values.Next() {
 		d := &st.Desc.Values[i]
-		v := tapValue{Index: i, Name: d.Name, Type: d.Type.String(), Value: json.RawMessage("null")}
+		v := lineValue{Index: i, Name: d.Name, Type: d.Type.String(), Value: json.RawMessage("null")}
 		if !null {
 			v.Value = payload.AppendStructValue(nil, d.Type, tapStruct(st, i), enc)
 		}
@@ -168,15 +161,6 @@ func tapStruct(st *replication.State, i int) []replication.StructField {
 		st.Data = t
 	}
 	return replication.DescribedFields(t.told, i)
-}
-
-// json returns a record as a JSON object.
-func (r tapRecord) json() string {
-	b, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // package payload wrote a value that is not JSON
-	}
-	return string(b)
 }
 
 // recordMarks begin the lines of records that change something.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/token"
 )
 
@@ -60,8 +59,8 @@ func create(name string, data []byte, mode os.FileMode) error {
 }
 
 type tokenIssueCommand struct {
-	Space  string        `arg:"" placeholder:"SPACE" help:"Space that the client joins."`
-	Client string        `arg:"" placeholder:"CLIENT" help:"Name of the client."`
+	Space  string        `arg:"" placeholder:"SPACE" want:"token" help:"Space that the client joins."`
+	Client string        `arg:"" placeholder:"CLIENT" want:"token" help:"Name of the client."`
 	Key    string        `default:"token.key" env:"-" placeholder:"FILE" help:"Private key (default token.key)."`
 	Groups []string      `env:"-" placeholder:"NAME,..." help:"Groups of the client at the start."`
 	Write  bool          `negatable:"" default:"true" env:"-" help:"Let the client write and make states."`
@@ -73,11 +72,6 @@ type tokenIssueCommand struct {
 func (c *tokenIssueCommand) Problems() (list config.Problems) {
 	if c.Life <= 0 || c.Life > token.LifeMax {
 		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
-	}
-	for _, name := range []struct{ arg, value string }{{"SPACE", c.Space}, {"CLIENT", c.Client}} {
-		if !subject.ValidToken(name.value) {
-			list.Add(name.arg, "want 1 to 64 letters, digits, _ or -, got %q", name.value)
-		}
 	}
 	if _, err := c.key(); err != nil {
 		list.Add("--key", "%v", err)

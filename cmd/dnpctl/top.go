@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
@@ -58,7 +56,7 @@ func (c *topCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	defer end()
 	s := &topSource{ctx: ctx, command: c, asker: a, spaces: topSpaces}
 	if !c.Once && !c.JSON && isTerminal() && term.IsTerminal(int(os.Stdin.Fd())) {
-		s.spaces, s.follower = topScreenSpaces, newFollower(ctx, c)
+		s.spaces, s.follower = topScreenSpaces, &follower{ctx: ctx, command: c}
 		return s.screen()
 	}
 	for {
@@ -243,10 +241,6 @@ type following struct {
 // followPause is the pause before a space that could not be followed is tried again.
 const followPause = 5 * time.Second
 
-func newFollower(ctx context.Context, c *topCommand) *follower {
-	return &follower{ctx: ctx, command: c}
-}
-
 func (f *follower) followed() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,10 +281,7 @@ func (f *follower) start(now time.Time) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	r := &following{f: f, cancel: cancel, done: make(chan struct{}), states: make(map[string]*top.State)}
 	f.run, f.failed, f.again = r, nil, now.Add(followPause)
-	feed := &tapFeed{
-		space: f.space, shard: cluster.Shard(f.space, max(1, f.command.Shards)), timeout: f.command.Timeout,
-		out: bufio.NewWriter(io.Discard), notes: io.Discard, enough: func() bool { return false },
-	}
+	feed := newFeed(f.space, f.command.Sharding, f.command.Timeout)
 	feed.replica = replication.NewReplica(f.space, r)
 	feed.replica.SetWitness(r.count)
 	go func() { // ends with ctx, and follow waits for it

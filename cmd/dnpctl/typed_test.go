@@ -76,7 +76,7 @@ func TestSendTyped(t *testing.T) {
 	t.Parallel()
 	received := make(chan []byte, 1)
 	edge := edgetest.Start(t, edgetest.Config{Received: received})
-	c := sendCommand{Target: edge.String(), Profile: "denetwork", Message: []string{"byte:3", "string8:tower"}}
+	c := sendCommand{Target: edge.String(), Login: DNPLogin{Profile: "denetwork"}, Message: []string{"byte:3", "string8:tower"}}
 	c.Timeout = 10 * time.Second
 	if err := c.Run(t.Context(), nil); err != nil {
 		t.Fatal(err)

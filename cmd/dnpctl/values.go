@@ -167,6 +167,21 @@ func harmless(text string) string {
 	}, text)
 }
 
+// A lineValue is a value of a state in JSON.
+type lineValue struct {
+	Index int             `json:"index"`
+	Name  string          `json:"name,omitempty"`
+	Type  string          `json:"type"`
+	Value json.RawMessage `json:"value"`
+}
+
+func lineValues(s state, indices []int) (list []lineValue) {
+	for _, i := range indices {
+		list = append(list, lineValue{i, s.Name(i), s.Type(i).String(), valueJSON(s, i)})
+	}
+	return list
+}
+
 // valueJSON returns value i as a JSON payload has it.
 func valueJSON(s state, i int) []byte {
 	return payload.AppendStructValue(nil, s.Type(i), structFields(s, i), s.At(i).Append(nil))

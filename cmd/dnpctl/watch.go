@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -238,13 +237,6 @@ type eventLine struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-type lineValue struct {
-	Index int             `json:"index"`
-	Name  string          `json:"name,omitempty"`
-	Type  string          `json:"type"`
-	Value json.RawMessage `json:"value"`
-}
-
 // jsonLine returns an event as a JSON object.
 func jsonLine(e event) string {
 	out := eventLine{Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
@@ -260,9 +252,9 @@ func jsonLine(e event) string {
 		out.Type, out.Address = "connected", e.address
 	case linked:
 		readOnly := e.state.ReadOnly()
-		out.Type, out.ReadOnly, out.Values = "linked", &readOnly, lineValues(e)
+		out.Type, out.ReadOnly, out.Values = "linked", &readOnly, lineValues(e.state, e.indices)
 	case changed:
-		out.Type, out.Values = "changed", lineValues(e)
+		out.Type, out.Values = "changed", lineValues(e.state, e.indices)
 	case unlinked:
 		out.Type = "unlinked"
 	case received:
@@ -275,18 +267,7 @@ func jsonLine(e event) string {
 	case closed:
 		out.Type, out.Reason = "closed", string(e.reason)
 	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		panic(err) // package payload wrote a value that is not JSON
-	}
-	return string(b)
-}
-
-func lineValues(e event) (list []lineValue) {
-	for _, i := range e.indices {
-		list = append(list, lineValue{i, e.state.Name(i), e.state.Type(i).String(), valueJSON(e.state, i)})
-	}
-	return list
+	return jsonText(out)
 }
 
 // plainLine returns an event in readable form, for output to a file or another program.

@@ -126,12 +126,17 @@ func (s *parser) noteUnknown(args []string) (rest []string, values bool) {
 	return rest, values
 }
 
-// settingProblems returns what is wrong with the flags of the selected command by their
-// tags, and then the Problems of the command and of every struct that it embeds.
+// settingProblems returns what is wrong with the arguments and flags of the selected command by their
+// tags, and then the Problems of the command and of every struct that it embeds. An argument may be absent if it is optional.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {
 		return nil
+	}
+	for _, arg := range node.Positional {
+		if arg.Tag.Has("want") && (arg.Required || !arg.Target.IsZero()) {
+			list.want(strings.ToUpper(arg.Name), arg.Tag.Get("want"), arg.Target.Interface())
+		}
 	}
 	for _, group := range node.AllFlags(false) {
 		for _, flag := range group {

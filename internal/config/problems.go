@@ -7,11 +7,14 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // Problems are what is wrong with a configuration, one line each, so that an operator can
@@ -29,16 +32,24 @@ func (p *Problems) addLine(line string) {
 	}
 }
 
-// want adds a problem if the value of a flag is not what its tag want says:
+// want adds a problem if the value of a flag or an argument is not what its tag want says:
 //
 //	a,b,c     one of these
 //	~a,b,c    one of these, in capitals or not
 //	1..5      a number, a rate or a duration from the first to the last
+//	0..       a number or a duration that is not negative
+//	>0        a duration above 0
 //	file      a file that can be read, or none
 //	address   ADDRESS:PORT
-//	token, subject or node, as forms has them
+//	token, key, subject or node, as forms has them
 func (p *Problems) want(flag, want string, got any) {
 	low, high, _ := strings.Cut(want, "..")
+	if want == "0.." {
+		if reflect.ValueOf(got).Int() < 0 {
+			p.Add(flag, "want 0 or more, got %v", got)
+		}
+		return
+	}
 	switch got := got.(type) {
 	case string:
 		p.wantText(flag, want, got)
@@ -52,8 +63,10 @@ func (p *Problems) want(flag, want string, got any) {
 			p.Add(flag, "want %s to %s per second, got %v", low, high, got)
 		}
 	case time.Duration:
-		if l, h := must(time.ParseDuration(low)), must(time.ParseDuration(high)); got < l || got > h {
-			p.Add(flag, "want %v to %v, got %v", l, h, got)
+		if want == ">0" && got <= 0 {
+			p.Add(flag, "want more than 0, got %v", got)
+		} else if want != ">0" && (got < must(time.ParseDuration(low)) || got > must(time.ParseDuration(high))) {
+			p.Add(flag, "want %s to %s, got %v", low, high, got)
 		}
 	default:
 		panic(fmt.Sprintf("config: %s has a tag want, which cannot check a %T", flag, got))
@@ -62,12 +75,13 @@ func (p *Problems) want(flag, want string, got any) {
 
 // forms are the forms of names that become tokens of NATS subjects.
 var forms = map[string]struct {
-	pattern *regexp.Regexp
-	text    string
+	valid func(string) bool
+	text  string
 }{
-	"token":   {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`), "1 to 64 letters, digits, _ or -"},
-	"subject": {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`), "up to 8 tokens of letters, digits, _ or -, joined by dots"},
-	"node":    {regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`), "1 to 64 letters, digits, dots, _ or -"},
+	"token":   {subject.ValidToken, "1 to 64 letters, digits, _ or -"},
+	"key":     {subject.ValidKey, "up to 8 tokens joined by dots, at most 255 bytes"},
+	"subject": {regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`).MatchString, "up to 8 tokens of letters, digits, _ or -, joined by dots"},
+	"node":    {regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString, "1 to 64 letters, digits, dots, _ or -"},
 }
 
 func (p *Problems) wantText(flag, want, got string) {
@@ -82,7 +96,7 @@ func (p *Problems) wantText(flag, want, got string) {
 		p.readable(flag, got)
 	case want == "address":
 		p.hostPort(flag, got)
-	case named && !form.pattern.MatchString(got):
+	case named && !form.valid(got):
 		p.Add(flag, "want %s, got %q", form.text, got)
 	case !named && !slices.Contains(words, got):
 		p.Add(flag, "want %s or %s, got %q", strings.Join(words[:last], ", "), words[last], got)

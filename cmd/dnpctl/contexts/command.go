@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/dnprelay/dnprelay/internal/config"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // A Command is the command context with its subcommands.
@@ -26,7 +25,7 @@ type Command struct {
 }
 
 type addCommand struct {
-	Name   string `arg:"" help:"Name of the context: letters, digits, _ or -."`
+	Name   string `arg:"" want:"token" help:"Name of the context: letters, digits, _ or -."`
 	NATS   string `name:"nats" env:"-" required:"" placeholder:"URL,..." help:"NATS servers."`
 	User   string `env:"-" placeholder:"NAME" help:"User for servers whose URL names none."`
 	Pass   string `name:"password-file" env:"-" placeholder:"FILE" help:"File with the password of --user; - is standard input. It is copied."`
@@ -40,9 +39,6 @@ type addCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *addCommand) Problems() (list config.Problems) {
-	if !subject.ValidToken(c.Name) {
-		list.Add("NAME", "want 1 to 64 letters, digits, _ or -, got %q", c.Name)
-	}
 	if (c.User == "") != (c.Pass == "") {
 		list.Add("--password-file", "needs --user, and --user needs --password-file")
 	}

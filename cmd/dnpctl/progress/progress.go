@@ -2,8 +2,9 @@
 // error. It shows nothing of what is over within a second, and nothing where somebody else reads what the command
 // prints: without a terminal, and with --json.
 //
-//	line := progress.Start(!c.JSON, func() progress.Status { return progress.Status{Done: 3, Total: 5, Text: "cases"} })
+//	line := progress.Start(!c.JSON)
 //	defer line.End()
+//	line.Set(progress.Status{Done: 3, Total: 5, Text: "cases"})
 //	line.Println("a line of the result")
 package progress
 
@@ -37,20 +38,19 @@ type Status struct {
 
 // A Line is the line of one command.
 type Line struct {
-	out    io.Writer // for results
-	status func() Status
-	stop   context.CancelFunc
-	done   chan struct{}
+	out  io.Writer // for results
+	stop context.CancelFunc
+	done chan struct{}
 
-	mu   sync.Mutex // the command prints results while the line changes
-	core core
+	mu     sync.Mutex // the command says how far it is, and prints results, while the line changes
+	status Status
+	core   core
 }
 
-// Start shows the line until End, if people want it and both outputs are terminals. It calls status in a
-// goroutine of its own.
-func Start(wanted bool, status func() Status) *Line {
+// Start shows the line until End, if people want it and both outputs are terminals.
+func Start(wanted bool) *Line {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Line{out: os.Stdout, status: status, stop: stop, done: make(chan struct{})}
+	l := &Line{out: os.Stdout, stop: stop, done: make(chan struct{})}
 	width, _, err := term.GetSize(int(os.Stderr.Fd()))
 	if !wanted || err != nil || !term.IsTerminal(int(os.Stdout.Fd())) {
 		close(l.done)
@@ -71,12 +71,18 @@ func (l *Line) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s := l.status()
 			l.mu.Lock()
-			l.core.show(now, s)
+			l.core.show(now, l.status)
 			l.mu.Unlock()
 		}
 	}
+}
+
+// Set says how far the command is.
+func (l *Line) Set(s Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = s
 }
 
 // Println prints a line of the result to standard output.
