@@ -60,10 +60,10 @@ func (r Result) String() string {
 // errNotOffered is the error of a step for something that a client need not have.
 var errNotOffered = errors.New("the client does not offer it")
 
-// A step proves one rule. It returns an error that says what the client did and what it should do.
+// A step proves one rule. It calls fail with what the client did and what it should do.
 type step struct {
 	name, rule string
-	run        func(*peer) error
+	run        func(*peer)
 	slow       bool
 }
 
@@ -112,11 +112,21 @@ func Run(ctx context.Context, socket *net.UDPConn, cfg Config) (results []Result
 }
 
 // try runs a step. What the client did wrong meanwhile counts, whatever the step is about.
-func (p *peer) try(s step) error {
+func (p *peer) try(s step) (err error) {
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case stepError:
+			err = failed.error
+			if p.part != "" {
+				err = fmt.Errorf("%s: %w", p.part, err)
+			}
+		default:
+			panic(failed)
+		}
+	}()
 	p.begin()
-	if err := s.run(p); err != nil {
-		return err
-	}
+	s.run(p)
 	if len(p.faults) > 0 {
 		return errors.New(p.faults[0])
 	}

@@ -60,6 +60,7 @@ type peer struct {
 	loss   float64 // of datagrams, both ways
 	rand   *rand.Rand
 	faults []string
+	part   string // of the step, for errors; empty for all of it
 	syncs  int
 }
 
@@ -80,7 +81,7 @@ func newPeer(ctx context.Context, socket *net.UDPConn, cfg Config) *peer {
 
 // begin forgets what belongs to the step before.
 func (p *peer) begin() {
-	p.faults, p.messages, p.unreliable, p.writes, p.hold, p.loss = nil, nil, nil, nil, nil, 0
+	p.faults, p.messages, p.unreliable, p.writes, p.hold, p.loss, p.part = nil, nil, nil, nil, nil, 0, ""
 	clear(p.copies)
 }
 
@@ -123,15 +124,27 @@ func message(text string) func(wire.Seq) []byte {
 }
 
 // say sends a message to the program of the client.
-func (p *peer) say(format string, args ...any) (n uint64) {
-	return p.command(message(fmt.Sprintf(format, args...)))
+func (p *peer) say(format string, args ...any) { p.command(message(fmt.Sprintf(format, args...))) }
+
+// A stepError ends a step: steps are scripts, which go on only while the client keeps their rule. try recovers it.
+type stepError struct{ error }
+
+// fail ends the step.
+func (p *peer) fail(format string, args ...any) { p.must(fmt.Errorf(format, args...)) }
+
+// must ends the step if there is an error.
+func (p *peer) must(err error) {
+	if err != nil {
+		panic(stepError{err})
+	}
 }
 
-// wait reads datagrams until something has happened. The error says what did not.
-func (p *peer) wait(what string, happened func() bool) error {
-	return p.waitFor(p.cfg.Patience, what, happened)
+// wait reads datagrams until something has happened, or ends the step.
+func (p *peer) wait(what string, happened func() bool) {
+	p.must(p.waitFor(p.cfg.Patience, what, happened))
 }
 
+// waitFor reads datagrams until something has happened. The error says what did not.
 func (p *peer) waitFor(patience time.Duration, what string, happened func() bool) error {
 	end := time.Now().Add(patience)
 	for !happened() {
@@ -154,14 +167,10 @@ func (p *peer) waitFor(patience time.Duration, what string, happened func() bool
 }
 
 // watch reads datagrams for a while.
-func (p *peer) watch(d time.Duration) error {
-	end := time.Now().Add(d)
-	for time.Now().Before(end) {
-		if err := p.read(end); err != nil {
-			return err
-		}
+func (p *peer) watch(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		p.must(p.read(end))
 	}
-	return nil
 }
 
 // resend repeats the oldest commands that the client has not acknowledged.
@@ -188,23 +197,29 @@ func (p *peer) acked(n uint64) bool {
 	return n < p.next && !flies
 }
 
+// acknowledged waits until the client acknowledged a command.
+func (p *peer) acknowledged(n uint64, what string) {
+	p.wait(what, func() bool { return p.acked(n) })
+}
+
 // reply waits for the next reliable message of the client.
-func (p *peer) reply(what string) (text string, err error) {
-	if err := p.wait(what, func() bool { return len(p.messages) > 0 }); err != nil {
-		return "", err
-	}
+func (p *peer) reply(what string) (text string) {
+	p.wait(what, func() bool { return len(p.messages) > 0 })
 	text, p.messages = p.messages[0], p.messages[1:]
-	return text, nil
+	return text
+}
+
+// says wants the next reliable message of the client to have a text.
+func (p *peer) says(want, what string) {
+	if got := p.reply(what); got != want {
+		p.fail("%s: it is %q, want %q", what, clip(got), clip(want))
+	}
 }
 
 // ask has the program do something and requires its answer.
-func (p *peer) ask(instruction, want string) error {
+func (p *peer) ask(instruction, want string) {
 	p.say("%s", instruction)
-	got, err := p.reply(fmt.Sprintf("the answer to %q", clip(instruction)))
-	if err == nil && got != want {
-		err = fmt.Errorf("the answer to %q is %q, want %q", clip(instruction), clip(got), clip(want))
-	}
-	return err
+	p.says(want, fmt.Sprintf("the answer to %q", clip(instruction)))
 }
 
 func clip(s string) string { return s[:min(len(s), 60)] }
@@ -215,7 +230,7 @@ func (p *peer) sync() error {
 	p.syncs++
 	want := fmt.Sprintf("sync %d", p.syncs)
 	p.say("echo %s", want)
-	return p.wait("the client answers", func() bool { return slices.Contains(p.messages, want) })
+	return p.waitFor(p.cfg.Patience, "the client answers", func() bool { return slices.Contains(p.messages, want) })
 }
 
 // read reads a datagram, unless there is none before the deadline.

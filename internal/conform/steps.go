@@ -3,7 +3,6 @@ package conform
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -34,7 +33,7 @@ func steps() []step {
 		{"accepted", "ack-exact", accepted, false},
 		{"login", "Connection and proof", login, false},
 		{"request-stops", "Connection and proof", requestStops, false},
-		{"echo", "ack-always", func(p *peer) error { return p.ask("echo hello", "hello") }, false},
+		{"echo", "ack-always", func(p *peer) { p.ask("echo hello", "hello") }, false},
 		{"repeat", "ack-always", repeated, false},
 		{"order", "Windows", order, false},
 		{"probe", "probe-quiet", probe, false},
@@ -67,83 +66,63 @@ func steps() []step {
 	}
 }
 
-func request(p *peer) error {
-	return p.waitFor(max(p.cfg.Patience, time.Hour), "a client connects", func() bool { return p.requests > 0 })
+func request(p *peer) {
+	p.must(p.waitFor(max(p.cfg.Patience, time.Hour), "a client connects", func() bool { return p.requests > 0 }))
 }
 
 // requestAgain does not answer the first request.
-func requestAgain(p *peer) error {
-	return p.wait("the client repeats its request", func() bool { return p.requests > 1 })
+func requestAgain(p *peer) {
+	p.wait("the client repeats its request", func() bool { return p.requests > 1 })
 }
 
 // accepted sends a message before the acceptance, which counts for nothing.
-func accepted(p *peer) error {
+func accepted(p *peer) {
 	p.send(message("echo too early")(0))
-	if err := p.watch(watchTime); err != nil {
-		return err
-	}
+	p.watch(watchTime)
 	p.accept()
 	p.send(wire.ConnectionAck{Result: wire.Accepted}.Append(nil)) // again, as for a repeated request
-	return nil
 }
 
 // watchTime is how long the edge watches for what must not happen. Arbitrary: a client that does it later
 // passes.
 const watchTime = 300 * time.Millisecond
 
-func login(p *peer) error {
+func login(p *peer) {
 	if p.cfg.Token == "" {
-		return nil
+		return
 	}
-	if err := p.wait("the login, the client's first reliable message", func() bool { return p.expect > 0 }); err != nil {
-		return err
-	}
+	p.wait("the login, the client's first reliable message", func() bool { return p.expect > 0 })
 	want := append([]byte("DNPA\x01"), byte(len(p.cfg.Token)), byte(len(p.cfg.Token)>>8))
-	if got, _ := p.reply("the login"); got != p.cfg.Token && got != string(want)+p.cfg.Token {
-		return fmt.Errorf("the login is %q, want the token, or % x, the size and the token", clip(got), "DNPA\x01")
+	if got := p.reply("the login"); got != p.cfg.Token && got != string(want)+p.cfg.Token {
+		p.fail("the login is %q, want the token, or % x, the size and the token", clip(got), "DNPA\x01")
 	}
-	return nil
 }
 
-func requestStops(p *peer) error {
-	if err := p.ask("echo first", "first"); err != nil {
-		return err
-	}
+func requestStops(p *peer) {
+	p.ask("echo first", "first")
 	before := p.requests
-	if err := p.watch(p.cfg.quiet); err != nil {
-		return err
-	}
+	p.watch(p.cfg.quiet)
 	if p.requests > before {
-		return errors.New("the client asks for a connection that it has")
+		p.fail("the client asks for a connection that it has")
 	}
-	return nil
 }
 
 // repeated sends a command again that the client has: its acknowledgement may have been lost.
-func repeated(p *peer) error {
+func repeated(p *peer) {
 	n := p.reserve(message("echo once"))
 	datagram := p.flight[n]
 	p.send(datagram)
-	if err := p.wait("the acknowledgement", func() bool { return p.acked(n) }); err != nil {
-		return err
-	}
+	p.acknowledged(n, "the acknowledgement")
 	for range 3 {
 		p.flight[n] = datagram
 		p.send(datagram)
-		if err := p.wait("a repeated command is acknowledged again", func() bool { return p.acked(n) }); err != nil {
-			return err
-		}
+		p.acknowledged(n, "a repeated command is acknowledged again")
 	}
-	if err := p.ask("echo then", "once"); err != nil {
-		return err
-	}
-	if got, err := p.reply("the next echo"); err != nil || got != "then" {
-		return fmt.Errorf("after three repeats the client says %q, want %q: it takes a repeat for another command (%v)", got, "then", err)
-	}
-	return nil
+	p.ask("echo then", "once")
+	p.says("then", "the next echo, unless the client takes a repeat for another command")
 }
 
-func order(p *peer) error {
+func order(p *peer) {
 	var datagrams [][]byte
 	texts := []string{"a", "b", "c", "d"}
 	for _, text := range texts {
@@ -153,81 +132,64 @@ func order(p *peer) error {
 		p.send(datagrams[i])
 	}
 	for _, want := range texts {
-		if got, err := p.reply("the echoes of four commands that came in another order"); err != nil || got != want {
-			return fmt.Errorf("the client says %q, want %q: commands count in the order of their numbers (%v)", got, want, err)
-		}
+		p.says(want, "the echoes of four commands that came in another order: they count in that of their numbers")
 	}
-	return nil
 }
 
 // probe sends parts of no long message, which ask for an acknowledgement and mean nothing.
-func probe(p *peer) error {
+func probe(p *peer) {
 	for range 3 {
 		n := p.command(emptyPart)
-		if err := p.wait("a part without first is acknowledged", func() bool { return p.acked(n) }); err != nil {
-			return err
-		}
+		p.acknowledged(n, "a part without first is acknowledged")
 	}
-	return p.ask("echo quiet", "quiet")
+	p.ask("echo quiet", "quiet")
 }
 
 func emptyPart(n wire.Seq) []byte { return wire.ReliableMessageLong{Seq: n}.Append(nil) }
 
-func unacknowledged(p *peer) error {
+func unacknowledged(p *peer) {
 	n := p.expect
 	p.hold = func(got uint64) bool { return got == n && p.copies[n] < 3 }
-	if err := p.ask("echo again", "again"); err != nil {
-		return fmt.Errorf("the edge acknowledges the third copy of a message: %w", err)
-	}
+	p.say("echo again")
+	p.says("again", "an echo of which the edge acknowledges the third copy")
 	before := p.copies[n]
-	if err := p.watch(p.cfg.quiet); err != nil {
-		return err
-	}
+	p.watch(p.cfg.quiet)
 	if p.copies[n] > before+1 { // one may have been under way
-		return errors.New("the client repeats a message that the edge acknowledged")
+		p.fail("the client repeats a message that the edge acknowledged")
 	}
-	return nil
 }
 
 // window has the client send more than may be in flight.
-func window(p *peer) error {
+func window(p *peer) {
 	const burst = 25
 	first := p.expect
 	p.hold = func(uint64) bool { return true }
 	p.say("burst %d", burst)
-	if err := p.wait("the client repeats the first of 25 messages that the edge does not acknowledge", func() bool { return p.copies[first] > 1 }); err != nil {
-		return err
-	}
+	p.wait("the client repeats the first of 25 messages that the edge does not acknowledge", func() bool { return p.copies[first] > 1 })
 	if n := len(p.copies); n > 2*windowMax || n < windowMax {
-		return fmt.Errorf("%d messages are in flight, want %d, or up to %d behind a repeat", n, windowMax, 2*windowMax)
+		p.fail("%d messages are in flight, want %d, or up to %d behind a repeat", n, windowMax, 2*windowMax)
 	}
 	p.hold = nil
 	for i := range burst {
 		want := fmt.Sprintf("burst %d", i)
-		if got, err := p.reply(want); err != nil || got != want {
-			return fmt.Errorf("message %d of %d is %q (%v)", i, burst, got, err)
-		}
+		p.says(want, fmt.Sprintf("message %d of %d", i, burst))
 	}
-	return nil
 }
 
 // selective acknowledges everything but the first of several messages.
-func selective(p *peer) error {
+func selective(p *peer) {
 	first := p.expect
 	p.hold = func(n uint64) bool { return n == first && p.copies[n] < 3 }
 	p.say("burst 8")
 	for i := range 8 {
 		want := fmt.Sprintf("burst %d", i)
-		if got, err := p.reply(want); err != nil || got != want {
-			return fmt.Errorf("with a first message that was acknowledged last, message %d is %q (%v)", i, got, err)
-		}
+		p.says(want, fmt.Sprintf("message %d, where the first one is acknowledged last", i))
 	}
 	for n := first + 1; n < first+8; n++ {
 		if p.copies[n] > 2 { // the acknowledgement and a repeat may cross
-			return fmt.Errorf("the client sent message %d %d times, although the edge acknowledged it: acknowledgements are selective", n-first, p.copies[n])
+			p.fail("the client sent message %d %d times, although the edge acknowledged it: acknowledgements are selective", n-first, p.copies[n])
 		}
 	}
-	return nil
 }
 
 // pattern is the message of the instruction "long".
@@ -240,32 +202,27 @@ func pattern(n int) string {
 }
 
 // whole: messages up to 1,357 bytes are one command, because Java does not know parts.
-func whole(p *peer) error {
+func whole(p *peer) {
 	n := p.expect
-	if err := p.ask("long 1357", pattern(1357)); err != nil {
-		return err
-	}
+	p.ask("long 1357", pattern(1357))
 	if p.expect != n+1 {
-		return fmt.Errorf("1,357 bytes took %d commands, want 1", p.expect-n)
+		p.fail("1,357 bytes took %d commands, want 1", p.expect-n)
 	}
-	return nil
 }
 
-func longOut(p *peer) error {
+func longOut(p *peer) {
 	n := p.expect
-	if err := p.ask("long 5000", pattern(5000)); err != nil {
-		return err
-	}
+	p.ask("long 5000", pattern(5000))
 	for ; n < p.expect; n++ {
 		if p.wire[n] != wire.CommandReliableMessageLong {
-			return fmt.Errorf("a message of 5,000 bytes is command %d, want parts (10)", p.wire[n])
+			p.fail("a message of 5,000 bytes is command %d, want parts (10)", p.wire[n])
 		}
 	}
-	return p.ask("echo after", "after")
+	p.ask("echo after", "after")
 }
 
 // longIn sends a long message whose parts come in pairs, the second first.
-func longIn(p *peer) error {
+func longIn(p *peer) {
 	const size, part = 20_000, 1190
 	data := []byte("count " + strings.Repeat("x", size-6))
 	var datagrams [][]byte
@@ -285,68 +242,55 @@ func longIn(p *peer) error {
 			p.send(datagrams[1])
 			p.send(datagrams[0])
 			datagrams = nil
-			if err := p.wait("parts are acknowledged", func() bool { return p.acked(n) && p.acked(n-1) }); err != nil {
-				return err
-			}
+			p.wait("parts are acknowledged", func() bool { return p.acked(n) && p.acked(n-1) })
 		}
 	}
 	for _, d := range datagrams {
 		p.send(d)
 	}
-	if got, err := p.reply("the size of a long message"); err != nil || got != fmt.Sprintf("count %d", size) {
-		return fmt.Errorf("of a message of %d bytes the client says %q (%v)", size, got, err)
-	}
-	return nil
+	p.says(fmt.Sprintf("count %d", size), "the size of a long message")
 }
 
-func unreliable(p *peer) error {
+func unreliable(p *peer) {
 	for range convergeTries {
 		p.send(wire.AppendMessage(nil, []byte("once hello")))
 		if p.waitFor(p.cfg.Patience/convergeTries, "", func() bool { return slices.Contains(p.unreliable, "hello") }) == nil {
-			return nil
+			return
 		}
 	}
-	return errors.New(`the client does not answer unreliable messages "once hello" with the unreliable message "hello"`)
+	p.fail(`the client does not answer unreliable messages "once hello" with the unreliable message "hello"`)
 }
 
-func link(p *peer) error {
-	if err := p.offer(allLink, true, "all", samples(0)); err != nil {
-		return err
-	}
-	if err := p.converge("all", func() {}, samples(0)); err != nil {
-		return err
-	}
-	return p.offer(pairLink, false, "pair", uint16s(1, 2))
+func link(p *peer) {
+	p.offer(allLink, true, "all", samples(0))
+	p.converge("all", func() {}, samples(0))
+	p.offer(pairLink, false, "pair", uint16s(1, 2))
 }
 
 // linkAgain offers a link that exists, with other values and another layout.
-func linkAgain(p *peer) error {
+func linkAgain(p *peer) {
 	n := p.command(linkState(pairLink, false, "pair", uint16s(7, 8, 9)))
-	if err := p.wait("the client acknowledges the second offer of a LinkId", func() bool { return p.acked(n) }); err != nil {
-		return err
-	}
-	return p.converge("pair", func() {}, uint16s(1, 2))
+	p.acknowledged(n, "the client acknowledges the second offer of a LinkId")
+	p.converge("pair", func() {}, uint16s(1, 2))
 }
 
 // question offers a link without values, by which edges ask whether a client is there.
-func question(p *peer) error {
+func question(p *peer) {
 	n := p.command(linkState(askLink, true, "?", nil))
-	if err := p.wait("the client acknowledges an offer without values", func() bool { return p.acked(n) }); err != nil {
-		return err
-	}
-	return p.wait("LinkUp or LinkDown for an offer without values", func() bool { return p.ups[askLink]+p.downs[askLink] > 0 })
+	p.acknowledged(n, "the client acknowledges an offer without values")
+	p.wait("LinkUp or LinkDown for an offer without values", func() bool { return p.ups[askLink]+p.downs[askLink] > 0 })
 }
 
-func update(p *peer) error {
+func update(p *peer) {
 	all := samples(1)
-	return p.converge("all", func() {
+	p.converge("all", func() {
 		p.update(allLink, 0, all[:20])
 		p.update(allLink, 20, all[20:])
 	}, all)
 }
 
 // updatePrefix sends datagrams that are right up to some place. What is before it counts.
-func updatePrefix(p *peer) error {
+func updatePrefix(p *peer) {
 	value := func(b []byte, index int, v uint16) []byte {
 		return profile.AppendUpdateValue(b, index, uint16s(v)[0].typ, uint16s(v)[0].encoded)
 	}
@@ -368,121 +312,93 @@ func updatePrefix(p *peer) error {
 		{bare, "a link without values", uint16s(13, 12)},
 		{head(0), "no links", uint16s(13, 12)},
 	} {
-		if err := p.converge("pair", func() { p.send(c.b) }, c.values); err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
+		p.part = c.what
+		p.converge("pair", func() { p.send(c.b) }, c.values)
 	}
-	return nil
 }
 
 func pairWrite(index int, v uint16) write {
 	return write{pairLink, index, string(binary.LittleEndian.AppendUint16(nil, v))}
 }
 
-func writeOnce(p *peer) error {
+func writeOnce(p *peer) {
 	p.say("set pair 1 4242")
-	if err := p.wait("a LinkUpdate with the value that the client sets", func() bool { return p.wrote(pairWrite(1, 4242)) }); err != nil {
-		return err
-	}
+	p.wait("a LinkUpdate with the value that the client sets", func() bool { return p.wrote(pairWrite(1, 4242)) })
 	for _, w := range p.writes {
 		if w != pairWrite(1, 4242) {
-			return fmt.Errorf("the client set value 1 of %q, and sends value %d of LinkId %04x", "pair", w.index, uint16(w.link))
+			p.fail("the client set value 1 of %q, and sends value %d of LinkId %04x", "pair", w.index, uint16(w.link))
 		}
 	}
-	return nil
 }
 
 // writeRepeated loses the first LinkUpdate, which has no acknowledgement.
-func writeRepeated(p *peer) error {
+func writeRepeated(p *peer) {
 	p.say("set pair 1 4243")
-	count := func() (n int) {
-		for _, w := range p.writes {
-			if w == pairWrite(1, 4243) {
-				n++
-			}
-		}
-		return n
-	}
-	return p.wait("the client sends a value again, because a LinkUpdate may get lost", func() bool { return count() > 1 })
+	p.wait("the client sends a value", func() bool { return p.wrote(pairWrite(1, 4243)) })
+	p.writes = nil
+	p.wait("the client sends a value again, because a LinkUpdate may get lost", func() bool { return p.wrote(pairWrite(1, 4243)) })
 }
 
 // writeOvertaken has another client write the value that this one set.
-func writeOvertaken(p *peer) error {
+func writeOvertaken(p *peer) {
 	p.say("set pair 1 5000")
-	if err := p.wait("the client writes", func() bool { return p.wrote(pairWrite(1, 5000)) }); err != nil {
-		return err
-	}
-	if err := p.watch(watchTime); err != nil { // longer than a round trip, so that the value does not cross the write
-		return err
-	}
-	if err := p.converge("pair", func() { p.update(pairLink, 0, uint16s(13, 6000)) }, uint16s(13, 6000)); err != nil {
-		return err
-	}
+	p.wait("the client writes", func() bool { return p.wrote(pairWrite(1, 5000)) })
+	p.watch(watchTime) // longer than a round trip, so that the value does not cross the write
+	p.converge("pair", func() { p.update(pairLink, 0, uint16s(13, 6000)) }, uint16s(13, 6000))
 	p.writes = nil
-	if err := p.watch(p.cfg.quiet); err != nil {
-		return err
-	}
+	p.watch(p.cfg.quiet)
 	if len(p.writes) > 0 {
-		return fmt.Errorf("the client sends % x, after the edge sent another value: it takes the write of another client back", p.writes[0].value)
+		p.fail("the client sends % x, after the edge sent another value: it takes the write of another client back", p.writes[0].value)
 	}
-	return nil
 }
 
-func names(p *peer) error {
+func names(p *peer) {
 	described := linkmsg.Append(nil, linkmsg.Description{Key: "named", Names: []string{"hp", ""}})
-	if err := p.offer(namedLink, true, string(described), uint16s(1, 2)); err != nil {
-		return err
-	}
+	p.offer(namedLink, true, string(described), uint16s(1, 2))
 	p.say("names named")
-	got, err := p.reply("the names of a state")
-	switch {
-	case err != nil:
-		return err
+	switch got := p.reply("the names of a state"); {
 	case got == "named null":
-		return errNotOffered
+		p.must(errNotOffered)
 	case got != `named ["hp",""]`:
-		return fmt.Errorf("the link message is %s, and the client says %q, want %q, or null if it does not read descriptions", described, clip(got), `named ["hp",""]`)
+		p.fail("the link message is %s, and the client says %q, want %q, or null if it does not read descriptions", described, clip(got), `named ["hp",""]`)
 	}
-	return nil
 }
 
-func unlink(p *peer) error {
-	gone := func() error {
-		for range convergeTries {
-			p.send(wire.LinkDown{Link: allLink}.Append(nil))
-			p.say("tell all")
-			if got, err := p.reply("what the client tells of a state that is gone"); err != nil || got == "all null" {
-				return err
-			}
-		}
-		return errors.New("the client has a state whose link is down")
-	}
-	if err := gone(); err != nil {
-		return err
-	}
+func unlink(p *peer) {
+	p.takeDown(allLink, "all", "gone")
 	p.update(allLink, 0, samples(2)) // may have been under way
-	return p.ask("tell all", "all null")
+	p.ask("tell all", "all null")
 }
 
-// own offers of the client.
-func (p *peer) ownOffer(key string) (id wire.LinkID, err error) {
+// takeDown sends LinkDown for a state, until the client has it no more.
+func (p *peer) takeDown(id wire.LinkID, key, why string) {
+	for range convergeTries {
+		p.send(wire.LinkDown{Link: id}.Append(nil))
+		p.say("tell %s", key)
+		if p.reply("what the client tells of a state that is "+why) == key+" null" {
+			return
+		}
+	}
+	p.fail("the client has a state that is %s: its link is down", why)
+}
+
+// ownOffer has the client offer a state, and returns its LinkId.
+func (p *peer) ownOffer(key string) wire.LinkID {
 	before := len(p.offers)
 	p.say("offer %s", key)
-	if err := p.wait("the client offers a state", func() bool { return len(p.offers) > before }); err != nil {
-		return 0, err
-	}
+	p.wait("the client offers a state", func() bool { return len(p.offers) > before })
 	m := p.offers[len(p.offers)-1]
 	want := wire.AppendTypedValue(wire.AppendTypedValue(nil, 3, []byte{7, 0}), wire.TypeString, []byte{3, 0, 'A', 'd', 'a'})
 	got := linkStateValues(m)
 	switch {
 	case m.Link >= 0x8000:
-		return 0, fmt.Errorf("the client offers LinkId %04x, want less than 8000: the others are the edge's", uint16(m.Link))
+		p.fail("the client offers LinkId %04x, want less than 8000: the others are the edge's", uint16(m.Link))
 	case string(m.Message) != key:
-		return 0, fmt.Errorf("the link message is %q, want %q", m.Message, key)
+		p.fail("the link message is %q, want %q", m.Message, key)
 	case !bytes.Equal(got, want):
-		return 0, fmt.Errorf("the values of the offer are % x, want % x", got, want)
+		p.fail("the values of the offer are % x, want % x", got, want)
 	}
-	return m.Link, nil
+	return m.Link
 }
 
 func linkStateValues(m wire.LinkState) (b []byte) {
@@ -495,40 +411,20 @@ func linkStateValues(m wire.LinkState) (b []byte) {
 	return b
 }
 
-func ownState(p *peer) error {
-	id, err := p.ownOffer("me")
-	if err != nil {
-		return err
-	}
+func ownState(p *peer) {
+	id := p.ownOffer("me")
 	p.send(wire.LinkUp{Link: id}.Append(nil))
 	p.send(wire.LinkUp{Link: id}.Append(nil)) // edges repeat it
 	p.say("set me 0 99")
-	if err := p.wait("a LinkUpdate of the own state", func() bool { return p.wrote(write{id, 0, "\x63\x00"}) }); err != nil {
-		return err
-	}
-	if err := p.watch(watchTime); err != nil {
-		return err
-	}
+	p.wait("a LinkUpdate of the own state", func() bool { return p.wrote(write{id, 0, "\x63\x00"}) })
+	p.watch(watchTime)
 	text := sample{typ: wire.TypeString}.variable("Ada", "Ada")
-	return p.converge("me", func() { p.update(id, 0, uint16s(500)) }, append(uint16s(500), text))
+	p.converge("me", func() { p.update(id, 0, uint16s(500)) }, append(uint16s(500), text))
 }
 
-func ownRefused(p *peer) error {
-	id, err := p.ownOffer("no")
-	if err != nil {
-		return err
-	}
-	for range convergeTries {
-		p.send(wire.LinkDown{Link: id}.Append(nil))
-		p.say("tell no")
-		if got, err := p.reply("what the client tells of a state that the edge refused"); err != nil || got == "no null" {
-			return err
-		}
-	}
-	return errors.New("the client has a state that the edge refused")
-}
+func ownRefused(p *peer) { p.takeDown(p.ownOffer("no"), "no", "refused") }
 
-func withdraw(p *peer) error {
+func withdraw(p *peer) {
 	p.say("withdraw me")
 	id := wire.LinkID(0)
 	for _, m := range p.offers {
@@ -536,23 +432,23 @@ func withdraw(p *peer) error {
 			id = m.Link
 		}
 	}
-	return p.wait("LinkDown for the state that the client withdraws, and again, because it may get lost", func() bool { return p.downs[id] > 1 })
+	p.wait("LinkDown for the state that the client withdraws, and again, because it may get lost", func() bool { return p.downs[id] > 1 })
 }
 
 // unknown sends commands that no client knows, which may come with a later release, and bytes behind
 // commands that do not end with data.
-func unknown(p *peer) error {
+func unknown(p *peer) {
 	for _, b := range [][]byte{{}, {0x7f}, {0xff, 1, 2, 3}, {12, 0, 0, 0}, {6}, {0, 1, 0, 0, 0}, {1, 0, 0, 0}, {1, 1}} {
 		p.send(b)
 	}
 	p.send(append(wire.LinkUp{Link: wrongLink}.Append(nil), 9, 9, 9))
 	p.send(wire.LinkDown{Link: wrongLink}.Append(nil))
 	p.send(wire.ReliableAck{Seq: 60_000}.Append(nil))
-	return p.ask("echo there", "there")
+	p.ask("echo there", "there")
 }
 
 // truncated sends each beginning of an offer and of an update. None of them counts for anything.
-func truncated(p *peer) error {
+func truncated(p *peer) {
 	offer := linkState(0x8100, true, "cut", samples(0)[:20])(profile.Seq(p.next))
 	n := p.next
 	p.next++ // so that an acknowledgement is known for what it is
@@ -560,11 +456,9 @@ func truncated(p *peer) error {
 	for cut := 1; cut < len(offer); cut++ {
 		p.send(offer[:cut])
 	}
-	if err := p.watch(watchTime); err != nil {
-		return err
-	}
+	p.watch(watchTime)
 	if p.acked(n) {
-		return errors.New("the client acknowledges an offer that ends in the middle")
+		p.fail("the client acknowledges an offer that ends in the middle")
 	}
 	p.next, p.flight = n, map[uint64][]byte{}
 	b := profile.AppendUpdateLink(profile.AppendUpdateHead(nil, 1), pairLink, 1)
@@ -572,65 +466,54 @@ func truncated(p *peer) error {
 	for cut := range len(b) {
 		p.send(b[:cut])
 	}
-	return p.converge("pair", func() {}, uint16s(13, 6000))
+	p.converge("pair", func() {}, uint16s(13, 6000))
 }
 
 // stranger sends from another address what the edge could have sent.
-func stranger(p *peer) error {
+func stranger(p *peer) {
 	other, err := net.ListenUDP("udp", &net.UDPAddr{IP: p.socket.LocalAddr().(*net.UDPAddr).IP})
-	if err != nil {
-		return err
-	}
+	p.must(err)
 	defer other.Close()
 	forged := [][]byte{message("echo stranger")(profile.Seq(p.next)), wire.AppendMessage(nil, []byte("once stranger")), wire.AppendConnectionClose(nil)}
 	for _, b := range forged {
-		if _, err := other.WriteToUDPAddrPort(b, p.addr); err != nil {
-			return err
-		}
+		_, err := other.WriteToUDPAddrPort(b, p.addr)
+		p.must(err)
 	}
-	if err := p.watch(watchTime); err != nil {
-		return err
-	}
-	if err := p.ask("echo edge", "edge"); err != nil {
-		return fmt.Errorf("after datagrams of another address: %w", err)
-	}
+	p.watch(watchTime)
+	p.say("echo edge")
+	p.says("edge", "the echo after datagrams of another address")
 	if slices.Contains(p.unreliable, "stranger") {
-		return errors.New("the client obeys datagrams of another address")
+		p.fail("the client obeys datagrams of another address")
 	}
-	return nil
 }
 
 // loss loses 30 % of all datagrams both ways.
-func loss(p *peer) error {
+func loss(p *peer) {
 	p.loss = 0.3
 	defer func() { p.loss = 0 }()
 	const messages = 20
 	for i := range messages {
 		want := fmt.Sprintf("lossy %d", i)
 		p.say("echo %s", want)
-		if got, err := p.reply(want); err != nil || got != want {
-			return fmt.Errorf("with 30 %% loss message %d is %q, want %q (%v)", i, got, want, err)
-		}
+		p.says(want, fmt.Sprintf("with 30 %% loss message %d", i))
 	}
 	p.say("set pair 0 777")
-	return p.wait("with 30 % loss a value that the client sets arrives", func() bool { return p.wrote(pairWrite(0, 777)) })
+	p.wait("with 30 % loss a value that the client sets arrives", func() bool { return p.wrote(pairWrite(0, 777)) })
 }
 
 // wrap sends commands until the numbers begin again: 65534 is followed by 0.
-func wrap(p *peer) error {
+func wrap(p *peer) {
 	modulus := profile.Modulus()
 	for end := p.next + modulus + 2*windowMax; p.next < end; {
 		for range windowMax {
 			p.command(emptyPart)
 		}
-		if err := p.wait(fmt.Sprintf("commands around number %d are acknowledged", profile.Seq(p.next)), func() bool { return len(p.flight) == 0 }); err != nil {
-			return err
-		}
+		p.wait(fmt.Sprintf("commands around number %d are acknowledged", profile.Seq(p.next)), func() bool { return len(p.flight) == 0 })
 	}
-	return p.ask("echo wrapped", "wrapped")
+	p.ask("echo wrapped", "wrapped")
 }
 
-func closing(p *peer) error {
+func closing(p *peer) {
 	p.say("close")
-	return p.wait("ConnectionClose", func() bool { return p.closed })
+	p.wait("ConnectionClose", func() bool { return p.closed })
 }

@@ -148,17 +148,15 @@ func linkState(id wire.LinkID, readOnly bool, message string, values []sample) f
 }
 
 // offer offers a state and waits for LinkUp.
-func (p *peer) offer(id wire.LinkID, readOnly bool, message string, values []sample) error {
+func (p *peer) offer(id wire.LinkID, readOnly bool, message string, values []sample) {
 	types := make([]wire.ValueType, len(values))
 	for i, v := range values {
 		types[i] = v.typ
 	}
 	p.links[id] = types
 	n := p.command(linkState(id, readOnly, message, values))
-	if err := p.wait(fmt.Sprintf("the client acknowledges the offer of %q", message), func() bool { return p.acked(n) }); err != nil {
-		return err
-	}
-	return p.wait(fmt.Sprintf("LinkUp for %q", message), func() bool { return p.ups[id] > 0 })
+	p.acknowledged(n, fmt.Sprintf("the client acknowledges the offer of %q", message))
+	p.wait(fmt.Sprintf("LinkUp for %q", message), func() bool { return p.ups[id] > 0 })
 }
 
 // update sends values of a link, from the first index on.
@@ -172,19 +170,16 @@ func (p *peer) update(id wire.LinkID, first int, values []sample) {
 
 // converge waits until the client tells these values. LinkUpdates may get lost, so the edge repeats
 // them.
-func (p *peer) converge(key string, send func(), want []sample) (err error) {
+func (p *peer) converge(key string, send func(), want []sample) {
+	var err error
 	for range convergeTries {
 		send()
 		p.say("tell %s", key)
-		var told string
-		if told, err = p.reply("what the client tells of " + key); err != nil {
-			return err
-		}
-		if err = check(told, key, want); err == nil {
-			return nil
+		if err = check(p.reply("what the client tells of "+key), key, want); err == nil {
+			return
 		}
 	}
-	return err
+	p.must(err)
 }
 
 const convergeTries = 5
