@@ -46,32 +46,28 @@ func TestTypeScript(t *testing.T) {
 // TestPython needs nats-py, which Debian does not have.
 func TestPython(t *testing.T) {
 	t.Parallel()
-	if err := python("-c", "import nats.errors").Run(); err != nil {
+	if err := exec.Command("python3", "-c", "import nats.errors").Run(); err != nil {
 		t.Skip("Python or nats-py is missing: pip install nats-py")
 	}
-	play(t, func(arguments ...string) *exec.Cmd {
-		return python(append([]string{"python/mill.py"}, arguments...)...)
-	})
+	play(t, python)
 }
 
 // TestPythonWithStandIn runs the program where nats-py is missing. It proves what the program says to relays, and not
 // that nats-py takes its calls.
 func TestPythonWithStandIn(t *testing.T) {
 	t.Parallel()
-	if err := python("-c", "import sys; sys.exit(sys.version_info < (3, 9))").Run(); err != nil {
+	if err := exec.Command("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 9))").Run(); err != nil {
 		t.Skip("Python 3.9 is missing")
 	}
 	play(t, func(arguments ...string) *exec.Cmd {
-		cmd := python(append([]string{"python/mill.py"}, arguments...)...)
-		cmd.Env = append(cmd.Env, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+filepath.Join("testdata", "nats-stand-in"))
+		cmd := python(arguments...)
+		cmd.Env = append(cmd.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+filepath.Join("testdata", "nats-stand-in"))
 		return cmd
 	})
 }
 
 func python(arguments ...string) *exec.Cmd {
-	cmd := exec.Command("python3", arguments...)
-	cmd.Env = os.Environ()
-	return cmd
+	return exec.Command("python3", append([]string{"python/mill.py"}, arguments...)...)
 }
 
 // A printout collects what a program prints.
@@ -145,11 +141,8 @@ func (x *table) dial() {
 func (x *table) run(seconds string) (end func() error) {
 	x.Helper()
 	cmd := x.program(x.srv.Space, seconds)
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
 	x.out = &printout{}
-	cmd.Env = append(cmd.Env, "NATS_URL="+x.srv.NATS)
+	cmd.Env = append(cmd.Environ(), "NATS_URL="+x.srv.NATS)
 	cmd.Stdout, cmd.Stderr = x.out, x.out
 	if err := cmd.Start(); err != nil {
 		x.Fatal(err)

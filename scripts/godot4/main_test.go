@@ -45,21 +45,31 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// old are words of Godot 3 that Godot 4 does not know.
-var old = regexp.MustCompile(`\b(PoolByteArray|PoolStringArray|Quat|TYPE_REAL|TYPE_RAW_ARRAY|Reference|Spatial|FuncRef|funcref|subarray|linear_interpolate|to_utf8|instance|yield|WebSocketClient|to_json|parse_json|get_ticks_msec_|JSON\.parse|call_func)\b\(?|\.empty\(\)|(?m:^export var)|\bOS\.get_ticks|\.remove\(`)
-
-// TestNothingOld looks for what the table forgot, also in lines that `make godot4-test` does not run.
-func TestNothingOld(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join(to, "*.gd"))
+// scripts returns the scripts of an addon by name.
+func scripts(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*.gd"))
 	if err != nil || len(names) < 7 {
 		t.Fatal(names, err)
 	}
+	all := map[string]string{}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range old.FindAllString(string(text), -1) {
+		all[name] = string(text)
+	}
+	return all
+}
+
+// old are words of Godot 3 that Godot 4 does not know.
+var old = regexp.MustCompile(`\b(PoolByteArray|PoolStringArray|Quat|TYPE_REAL|TYPE_RAW_ARRAY|Reference|Spatial|FuncRef|funcref|subarray|linear_interpolate|to_utf8|instance|yield|WebSocketClient|to_json|parse_json|get_ticks_msec_|JSON\.parse|call_func)\b\(?|\.empty\(\)|(?m:^export var)|\bOS\.get_ticks|\.remove\(`)
+
+// TestNothingOld looks for what the table forgot, also in lines that `make godot4-test` does not run.
+func TestNothingOld(t *testing.T) {
+	for name, text := range scripts(t, to) {
+		for _, word := range old.FindAllString(text, -1) {
 			t.Errorf("%s has %q, which Godot 4 does not know", name, word)
 		}
 	}
@@ -71,16 +81,8 @@ var absent = regexp.MustCompile(`\b(Thread|Mutex|Semaphore|StreamPeerTCP|TCP_Ser
 // TestWebExports wants the addon to need nothing that web exports lack: only its carrier for UDP has what they do not. Those of
 // Godot 4 are run by `make godot4-test`; there is no engine to run those of Godot 3.
 func TestWebExports(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join(from, "*.gd"))
-	if err != nil || len(names) < 7 {
-		t.Fatal(names, err)
-	}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		words := absent.FindAllString(string(text), -1)
+	for name, text := range scripts(t, from) {
+		words := absent.FindAllString(text, -1)
 		if udp := filepath.Base(name) == "udp.gd"; udp && len(words) == 0 {
 			t.Error("udp.gd has no PacketPeerUDP: this test finds nothing")
 		} else if !udp && len(words) > 0 {

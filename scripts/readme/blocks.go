@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -70,13 +71,14 @@ func parseBlocks(file, text string) (blocks []block, err error) {
 	return blocks, nil
 }
 
-func (o orders) any() bool {
-	return o.output || len(o.env) > 0 || o.skip+o.tested+o.until+o.prints+o.before+o.file+o.run+o.same != ""
-}
+func (o orders) any() bool { return !reflect.ValueOf(o).IsZero() }
 
 // parseOrders reads a comment. Each line is an order, which has a word and its text.
 func parseOrders(comment string) (o orders, err error) {
 	comment = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(comment), orderPrefix), "-->")
+	texts := map[string]*string{
+		"skip": &o.skip, "tested": &o.tested, "until": &o.until, "prints": &o.prints, "before": &o.before, "file": &o.file, "run": &o.run, "same": &o.same,
+	}
 	for order := range strings.Lines(comment) {
 		word, text, _ := strings.Cut(strings.TrimSpace(order), " ")
 		if word == "" {
@@ -86,26 +88,12 @@ func parseOrders(comment string) (o orders, err error) {
 		if (text == "") != (word == "output") {
 			return o, fmt.Errorf("order %q has a text missing or too many", word)
 		}
-		switch word {
-		case "skip":
-			o.skip = text
-		case "tested":
-			o.tested = text
-		case "until":
-			o.until = text
-		case "prints":
-			o.prints = text
-		case "before":
-			o.before = text
-		case "file":
-			o.file = text
-		case "run":
-			o.run = text
-		case "same":
-			o.same = text
-		case "env":
+		switch into := texts[word]; {
+		case into != nil:
+			*into = text
+		case word == "env":
 			o.env = append(o.env, text)
-		case "output":
+		case word == "output":
 			o.output = true
 		default:
 			return o, fmt.Errorf("unknown order %q", word)

@@ -88,16 +88,17 @@ func (d *reader) block(b block, shown string) (bool, error) {
 		return false, nil // it was compared with the block before
 	case o.same != "":
 		return true, d.same(b)
-	case o.until != "" && o.file != "":
+	case o.file != "":
 		if err := d.write(o.file, b.text); err != nil {
 			return false, err
 		}
 		b.text = o.run
-		return true, d.background(b)
+	}
+	switch {
 	case o.until != "":
 		return true, d.background(b)
 	case o.file != "":
-		return true, d.saved(b, shown)
+		return true, d.run(b.text, shown, o.prints, blockTimeout)
 	case b.language == "" && console:
 		return true, d.console(commands)
 	case b.language == "go":
@@ -189,14 +190,6 @@ func (d *reader) background(b block) error {
 		return fmt.Errorf("%w; waiting for %q it printed\n%s", err, want, short(j.printed()))
 	}
 	return nil
-}
-
-// saved saves a block as a file, and runs it.
-func (d *reader) saved(b block, shown string) error {
-	if err := d.write(b.orders.file, b.text); err != nil {
-		return err
-	}
-	return d.run(b.orders.run, shown, b.orders.prints, blockTimeout)
 }
 
 // program compiles and runs a Go block.
