@@ -50,16 +50,19 @@ type Asker struct {
 // An answer is one of the answers of package inspect.
 type answer interface{ Code() string }
 
-// ask returns the answers to one question; enough may end it early. Nodes that are busy are asked again.
-func ask[T answer](ctx context.Context, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, err error) {
-	return askFor(ctx, limit, a, subject, q, enough)
+// A question is what an Asker asks.
+type question[T answer] struct {
+	subject string
+	query   inspect.Query
+	limit   time.Duration          // for all answers; 0 for the usual one
+	enough  func(answers []T) bool // ends it early; nil for never
 }
 
-// askFor is ask with another limit than usual.
-func askFor[T answer](ctx context.Context, limit time.Duration, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, err error) {
+// ask returns the answers to one question. Nodes that are busy are asked again.
+func ask[T answer](ctx context.Context, a *Asker, q question[T]) (all []T, err error) {
 	for range busyMax {
 		var busy bool
-		if all, busy, err = once(ctx, limit, a, subject, q, enough); err != nil || !busy {
+		if all, busy, err = once(ctx, a, q); err != nil || !busy {
 			return all, err
 		}
 		select {
@@ -71,12 +74,12 @@ func askFor[T answer](ctx context.Context, limit time.Duration, a *Asker, subjec
 	return nil, errors.New("nodes are busy with other questions; try again")
 }
 
-func once[T answer](ctx context.Context, limit time.Duration, a *Asker, subject string, q inspect.Query, enough func([]T) bool) (all []T, busy bool, err error) {
-	body, err := json.Marshal(q)
+func once[T answer](ctx context.Context, a *Asker, q question[T]) (all []T, busy bool, err error) {
+	body, err := json.Marshal(q.query)
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.limit, limit))
 	defer cancel()
 	inbox := a.Conn.NewInbox()
 	sub, err := a.Conn.SubscribeSync(inbox)
@@ -85,23 +88,23 @@ func once[T answer](ctx context.Context, limit time.Duration, a *Asker, subject 
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails for a closed connection only
 	before := a.Conn.LastError()
-	if err := a.Conn.PublishRequest(subject, inbox, body); err != nil {
+	if err := a.Conn.PublishRequest(q.subject, inbox, body); err != nil {
 		return nil, false, err
 	}
 	if err := a.Conn.FlushWithContext(ctx); err != nil { // a server that refuses the question says so before it answers this
 		return nil, false, fmt.Errorf("NATS does not answer: %w", err)
 	}
-	if err := a.refused(before, subject); err != nil {
+	if err := a.refused(before, q.subject); err != nil {
 		return nil, false, err
 	}
-	for len(all) < answersMax && (len(all) == 0 || !enough(all)) {
+	for len(all) < answersMax && (len(all) == 0 || q.enough == nil || !q.enough(all)) {
 		m, more, err := next(ctx, sub, len(all) > 0)
 		if err != nil || !more {
 			return all, busy, err
 		}
 		var x T
 		if err := json.Unmarshal(m.Data, &x); err != nil {
-			return nil, false, fmt.Errorf("an answer to %s: %w", subject, err)
+			return nil, false, fmt.Errorf("an answer to %s: %w", q.subject, err)
 		}
 		switch problem := x.Code(); problem {
 		case "":
@@ -109,7 +112,7 @@ func once[T answer](ctx context.Context, limit time.Duration, a *Asker, subject 
 		case inspect.ErrBusy.Error():
 			busy = true
 		default:
-			return nil, false, fmt.Errorf("a node answers %s to %s", problem, subject)
+			return nil, false, fmt.Errorf("a node answers %s to %s", problem, q.subject)
 		}
 	}
 	return all, busy, nil
@@ -132,11 +135,13 @@ func next(ctx context.Context, sub *nats.Subscription, later bool) (m *nats.Msg,
 
 // Drain has an edge hand its sessions over, or close them, and end.
 func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, error) {
-	all, err := askFor(ctx, drainLimit, a, a.Subjects.Drain(node), inspect.Query{}, func(all []inspect.DrainAnswer) bool { return true })
-	if err != nil {
+	all, err := ask(ctx, a, question[inspect.DrainAnswer]{
+		subject: a.Subjects.Drain(node), limit: drainLimit, enough: func([]inspect.DrainAnswer) bool { return true },
+	})
+	switch {
+	case err != nil:
 		return inspect.DrainAnswer{}, err
-	}
-	if len(all) == 0 {
+	case len(all) == 0:
 		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s answers a request to drain over NATS: it is gone, stands still, is part of relay dev, or of a release before such requests", node)
 	}
 	return all[0], nil
@@ -181,7 +186,7 @@ func pages[T any, A answer](ctx context.Context, a *Asker, subject string, q ins
 
 // page asks for one page of a list.
 func page[T any, A answer](ctx context.Context, a *Asker, subject string, q inspect.Query, of func(A) inspect.List[T], name func(*T) string) (inspect.List[T], error) {
-	answers, err := ask(ctx, a, subject, q, func([]A) bool { return false })
+	answers, err := ask(ctx, a, question[A]{subject: subject, query: q})
 	var lists []inspect.List[T]
 	for _, x := range answers {
 		lists = append(lists, of(x))
@@ -234,19 +239,18 @@ func nearestFirst(all []inspect.Client) {
 
 // Nodes returns the nodes that answer, relays first, and those that only gossip knows.
 func (a *Asker) Nodes(ctx context.Context) (all []inspect.NodesAnswer, missing []inspect.Member, err error) {
-	answers, err := ask(ctx, a, a.Subjects.Nodes(), inspect.Query{Max: inspect.PageMax}, func([]inspect.NodesAnswer) bool { return false })
+	all, err = ask(ctx, a, question[inspect.NodesAnswer]{subject: a.Subjects.Nodes(), query: inspect.Query{Max: inspect.PageMax}})
+	if err == nil && len(all) == 0 {
+		err = ErrNone
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(answers) == 0 {
-		return nil, nil, ErrNone
-	}
 	known := make(map[string]bool)
-	for _, x := range answers {
+	for _, x := range all {
 		known[x.Head.Node] = true
-		all = append(all, x)
 	}
-	for _, x := range answers {
+	for _, x := range all {
 		for _, m := range x.Entries {
 			if !known[m.Node] {
 				known[m.Node] = true
@@ -262,10 +266,12 @@ func (a *Asker) Nodes(ctx context.Context) (all []inspect.NodesAnswer, missing [
 
 // Why returns what the nodes know of a client and a state.
 func (a *Asker) Why(ctx context.Context, space, client, key string) (*inspect.Facts, error) {
-	answers, err := ask(ctx, a, a.Subjects.Why(space), inspect.Query{Client: client, Key: key}, func(all []inspect.WhyAnswer) bool {
+	q := question[inspect.WhyAnswer]{subject: a.Subjects.Why(space), query: inspect.Query{Client: client, Key: key}}
+	q.enough = func(all []inspect.WhyAnswer) bool {
 		f := merge(all)
 		return f.Holder != nil && !f.Holder.Loading && f.Edge != nil && f.Edge.Adopting == ""
-	})
+	}
+	answers, err := ask(ctx, a, q)
 	if err != nil {
 		return nil, err
 	}
