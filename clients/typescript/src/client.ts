@@ -1,3 +1,4 @@
+import { concat, copy } from "./bytes.js";
 import { Connection, type CloseReason } from "./connection.js";
 import { Emitter, report } from "./emitter.js";
 import { ownMax } from "./links.js";
@@ -5,7 +6,7 @@ import { CloseCode, retryAfter } from "./session.js";
 import { describe, Layout, State, type Description } from "./state.js";
 import { DialError, lost, type CloseInfo, type Dial, type Transport } from "./transport.js";
 import { encodeValue, typeNamed, type Settable, type TypeName } from "./value.js";
-import { connectionClose, copy } from "./wire.js";
+import { connectionClose } from "./wire.js";
 
 export type TransportName = "webtransport" | "websocket" | "udp";
 
@@ -127,10 +128,7 @@ const told = (info: CloseInfo): string => info.reason || `closed with code ${inf
 export function loginMessage(token: Token): Uint8Array {
   if (typeof token !== "string") return token;
   const bytes = new TextEncoder().encode(token);
-  const p = new Uint8Array(7 + bytes.length);
-  p.set([0x44, 0x4e, 0x50, 0x41, 1, bytes.length, bytes.length >> 8]);
-  p.set(bytes, 7);
-  return p;
+  return concat([Uint8Array.of(0x44, 0x4e, 0x50, 0x41, 1, bytes.length, bytes.length >> 8), bytes]);
 }
 
 /** A Client keeps a connection to an edge: it dials, drives the protocol, and connects again. */

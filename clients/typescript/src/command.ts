@@ -3,7 +3,8 @@
  * in reliable messages, as envelopes that begin with 0xC5, once the client has said hello. Package
  * dnp/command of the Go module has the form and the rules.
  */
-import { copy, u16 } from "./wire.js";
+import { concat, copy } from "./bytes.js";
+import { u16 } from "./wire.js";
 
 const mark = 0xc5;
 const encoder = new TextEncoder();
@@ -63,13 +64,7 @@ function request(id: number, target: Uint8Array, name: string, body: Uint8Array)
   const n = encoder.encode(name);
   if (n.length === 0 || n.length > nameMax) throw new RangeError(`command: the name has ${n.length} bytes, want 1 to ${nameMax}`);
   if (body.length > bodyMax) throw new RangeError(`command: the body has ${body.length} bytes, at most ${bodyMax}`);
-  const p = new Uint8Array(5 + target.length + n.length + body.length);
-  p.set([mark, kindRequest, id & 0xff, id >> 8]);
-  p.set(target, 4);
-  p[4 + target.length] = n.length;
-  p.set(n, 5 + target.length);
-  p.set(body, 5 + target.length + n.length);
-  return p;
+  return concat([Uint8Array.of(mark, kindRequest, id, id >> 8), target, Uint8Array.of(n.length), n, body]);
 }
 
 /** isEnvelope reports whether a message begins like an envelope. @internal */

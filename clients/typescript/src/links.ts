@@ -1,7 +1,8 @@
+import { copy } from "./bytes.js";
 import { RoundTrip } from "./sendwindow.js";
 import { describe, Layout, State, type Description } from "./state.js";
 import type { ValueType } from "./value.js";
-import { copy, linkDown, linkState, linkUp, parseLinkState, readUpdate, UpdateWriter, type UpdateTarget } from "./wire.js";
+import { linkDown, linkState, linkUp, parseLinkState, readUpdate, UpdateWriter, type UpdateTarget } from "./wire.js";
 
 /** Bounds of the states of an edge, which offers 4,096 by default, each with at most 8,192 values. */
 const linksMax = 32_767;

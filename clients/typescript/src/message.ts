@@ -7,6 +7,7 @@
  *
  * The package `dnp/message` of the repository has the same in Go.
  */
+import { concat } from "./bytes.js";
 import { decodeFixed, encodeValue, typeNamed, type Settable, type Value } from "./value.js";
 
 /** The types: their names in lower case, and the value type of states with the same components. */
@@ -29,15 +30,9 @@ export const messageMax = 1 << 20;
 /** encodeMessage returns a message of these values. It throws what does not fit, and beyond 1 MiB. */
 export function encodeMessage(...values: readonly (readonly [MessageType, Settable])[]): Uint8Array {
   const parts = values.map(([type, value]) => encodeOne(type, value));
-  const size = parts.reduce((sum, part) => sum + part.length, 0);
-  if (size > messageMax) throw new RangeError(`the message has ${size} bytes, at most ${messageMax}`);
-  const out = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
+  const message = concat(parts);
+  if (message.length > messageMax) throw new RangeError(`the message has ${message.length} bytes, at most ${messageMax}`);
+  return message;
 }
 
 function valueType(type: MessageType): ReturnType<typeof typeNamed> {

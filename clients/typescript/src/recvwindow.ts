@@ -1,4 +1,5 @@
-import { Command, copy, PartFirst, PartLast, unwrap } from "./wire.js";
+import { concat, copy } from "./bytes.js";
+import { Command, PartFirst, PartLast, unwrap } from "./wire.js";
 
 /** Commands that are held before their turn; edges have at most 20 in flight, and repeat what does not fit. */
 const aheadMax = 16;
@@ -61,12 +62,7 @@ export class RecvWindow {
     if (this.#partBytes > longMax) return null;
     this.#parts.push(copy(datagram, 4));
     if (!(flags & PartLast)) return undefined;
-    const whole = new Uint8Array(this.#partBytes);
-    let at = 0;
-    for (const part of this.#parts) {
-      whole.set(part, at);
-      at += part.length;
-    }
+    const whole = concat(this.#parts);
     this.#parts = undefined;
     return whole.length > 0 ? whole : undefined;
   }

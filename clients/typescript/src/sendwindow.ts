@@ -1,4 +1,5 @@
-import { copy, PartFirst, PartLast, reliableMessage, reliableMessageLong, seq, unwrap } from "./wire.js";
+import { copy } from "./bytes.js";
+import { PartFirst, PartLast, reliableMessage, reliableMessageLong, seq, unwrap } from "./wire.js";
 
 /** Commands in flight; every implementation assumes ten. */
 const windowSize = 10;

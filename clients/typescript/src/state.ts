@@ -1,7 +1,7 @@
+import { copy } from "./bytes.js";
 import { CommandError } from "./command.js";
 import { Past } from "./past.js";
 import { decodeFixed, encodedSize, encodeValue, newComponents, readComponent, valueTypes, type Components, type Settable, type Value, type ValueType } from "./value.js";
-import { copy } from "./wire.js";
 
 /** A Field is a named component of a data value. */
 export interface Field {

@@ -4,6 +4,8 @@
  * another (x, y, z, w). A string or data value has a u16 length and its bytes.
  */
 
+import { concat } from "./bytes.js";
+
 export type Kind = "sint" | "uint" | "float" | "string" | "data";
 
 /** Components are those of a point, vector or quaternion. Half floats are decoded to 32 bits. */
@@ -162,11 +164,7 @@ function encodeBytes(type: ValueType, value: Settable): Uint8Array {
   else if (type.kind === "data" && value instanceof Uint8Array) bytes = value.length > 0 ? value : new Uint8Array(1);
   else throw new TypeError(`want a ${type.kind === "data" ? "Uint8Array" : "string"} for ${type.name}`);
   if (bytes.length > lengthMax) throw new RangeError(`${type.name} has ${bytes.length} bytes, at most ${lengthMax}`);
-  const out = new Uint8Array(2 + bytes.length);
-  out[0] = bytes.length;
-  out[1] = bytes.length >> 8;
-  out.set(bytes, 2);
-  return out;
+  return concat([Uint8Array.of(bytes.length, bytes.length >> 8), bytes]);
 }
 
 /** fromHalf decodes a half float. */

@@ -1,3 +1,4 @@
+import { concat } from "./bytes.js";
 import { webTransportInfo } from "./info.js";
 import { parseClosing, parseGreeting } from "./session.js";
 import { bufferMax, DialError, isPlain, lost, withScheme, type CloseInfo, type DialOptions, type Session, type Transport } from "./transport.js";
@@ -103,11 +104,7 @@ class WebTransportTransport implements Transport {
   }
 
   #frame(p: Uint8Array): void {
-    const frame = new Uint8Array(2 + p.length);
-    frame[0] = p.length;
-    frame[1] = p.length >> 8;
-    frame.set(p, 2);
-    this.#write(this.#stream, frame);
+    this.#write(this.#stream, concat([Uint8Array.of(p.length, p.length >> 8), p]));
   }
 
   #write(writer: WritableStreamDefaultWriter<Uint8Array>, p: Uint8Array): void {

@@ -3,6 +3,7 @@
  * command: a command byte and its fields, little endian. A parser returns undefined for a datagram
  * that ends inside a field, and ignores what follows a complete command.
  */
+import { concat } from "./bytes.js";
 import { encodedSize, valueTypes, type ValueType } from "./value.js";
 
 export const Command = {
@@ -46,9 +47,6 @@ export function unwrap(number: number, near: number): number {
   return Math.max(-1, near + forward - modulus);
 }
 
-/** copy copies bytes. (Slices of a Buffer of Node are not copies.) */
-export const copy = (p: Uint8Array, from = 0, to = p.length): Uint8Array => new Uint8Array(p.subarray(from, to));
-
 export const u16 = (p: Uint8Array, at: number): number => p[at]! | (p[at + 1]! << 8);
 
 function putU16(p: Uint8Array, at: number, v: number): void {
@@ -57,14 +55,8 @@ function putU16(p: Uint8Array, at: number, v: number): void {
 }
 
 /** command returns a datagram: the command byte, a u16 field, single bytes, and `data`. */
-function command(code: number, field: number, bytes: readonly number[], data?: Uint8Array): Uint8Array {
-  const p = new Uint8Array(3 + bytes.length + (data?.length ?? 0));
-  p[0] = code;
-  putU16(p, 1, field);
-  p.set(bytes, 3);
-  if (data) p.set(data, 3 + bytes.length);
-  return p;
-}
+const command = (code: number, field: number, bytes: readonly number[], data: Uint8Array = new Uint8Array()): Uint8Array =>
+  concat([Uint8Array.of(code, field, field >> 8, ...bytes), data]);
 
 /** The request that every client sends: one protocol, number 0. */
 export const connectionRequest = (): Uint8Array => Uint8Array.of(Command.connectionRequest, 1, 0, 0, 0);
@@ -74,12 +66,7 @@ export const connectionAck = (result: number): Uint8Array =>
 
 export const connectionClose = (): Uint8Array => Uint8Array.of(Command.connectionClose);
 
-export function message(data: Uint8Array): Uint8Array {
-  const p = new Uint8Array(1 + data.length);
-  p[0] = Command.message;
-  p.set(data, 1);
-  return p;
-}
+export const message = (data: Uint8Array): Uint8Array => concat([Uint8Array.of(Command.message), data]);
 
 export const reliableMessage = (number: number, data: Uint8Array): Uint8Array => command(Command.reliableMessage, number, [], data);
 
@@ -114,23 +101,10 @@ export interface LinkState {
 const readOnlyFlag = 1;
 
 export function linkState(m: LinkState): Uint8Array {
-  const size = m.values.reduce((sum, value) => sum + 1 + value.length, 0);
-  const p = new Uint8Array(10 + m.message.length + size);
-  p[0] = Command.linkState;
-  putU16(p, 1, m.number);
-  putU16(p, 3, m.link);
-  p[5] = m.readOnly ? readOnlyFlag : 0;
-  putU16(p, 6, m.message.length);
-  p.set(m.message, 8);
-  let at = 8 + m.message.length;
-  putU16(p, at, m.values.length);
-  at += 2;
-  m.values.forEach((value, i) => {
-    p[at] = m.types[i]!.code;
-    p.set(value, at + 1);
-    at += 1 + value.length;
-  });
-  return p;
+  const [link, size, count] = [m.link, m.message.length, m.values.length];
+  const head = command(Command.linkState, m.number, [link, link >> 8, m.readOnly ? readOnlyFlag : 0, size, size >> 8], m.message);
+  const values = m.values.flatMap((value, i) => [Uint8Array.of(m.types[i]!.code), value]);
+  return concat([head, Uint8Array.of(count, count >> 8), ...values]);
 }
 
 /** parseLinkState returns a LinkState whose message and values alias the datagram. */

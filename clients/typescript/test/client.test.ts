@@ -1,6 +1,6 @@
 /** The shell, in virtual time: dialling, logging in, connecting again, continuing a session. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { backoff, Client, loginMessage, pauseAfter, type Clock, type Closing, type Options } from "../src/client.js";
 import { dialsFor } from "../src/connect.js";
 import { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "../src/transport.js";
@@ -106,6 +106,16 @@ class Edge {
   take(): string[] {
     return this.events.splice(0);
   }
+}
+
+/** connected returns an edge that continues sessions, and a client that has been connected to it for 100 ms. */
+async function connected(t: TestContext, options?: Options): Promise<{ edge: Edge; client: Client }> {
+  const edge = new Edge();
+  edge.keepSessions();
+  const client = edge.play(options);
+  t.after(() => client.close());
+  await edge.run(100);
+  return { edge, client };
 }
 
 test("the pauses between attempts", () => {
@@ -294,11 +304,8 @@ test("what a client does after a transport ended, by the code", async () => {
   }
 });
 
-test("a client whose session another one continues ends", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  edge.play();
-  await edge.run(100);
+test("a client whose session another one continues ends", async (t) => {
+  const { edge } = await connected(t);
   edge.end(4001, "replaced");
   await edge.run(20_000);
   assert.deepEqual([edge.take(), edge.dialled.length], [["open", "close replaced"], 1]);
@@ -321,11 +328,8 @@ test("an edge that hears late of an attempt that this client gave up does not en
   assert.deepEqual(edge.take(), ["close replaced"], "later it is another client");
 });
 
-test("an edge that loses each transport at once is dialled with growing pauses", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  const client = edge.play();
-  await edge.run(100);
+test("an edge that loses each transport at once is dialled with growing pauses", async (t) => {
+  const { edge, client } = await connected(t);
   edge.end(1006);
   for (let i = 0; i < 2000; i++) {
     const n = edge.dialled.length;
@@ -339,7 +343,6 @@ test("an edge that loses each transport at once is dialled with growing pauses",
   const n = edge.dialled.length;
   await edge.run(60);
   assert.equal(edge.dialled.length, n + 1, "after a good transport the pauses begin anew");
-  client.close();
 });
 
 test("without any transport a connection ends when the edge has been silent for too long", async () => {
@@ -363,11 +366,8 @@ test("without any transport a connection ends when the edge has been silent for 
   client.close();
 });
 
-test("over its new transport the client says something at once", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  const client = edge.play();
-  await edge.run(100);
+test("over its new transport the client says something at once", async (t) => {
+  const { edge, client } = await connected(t);
   client.send("one");
   await edge.run(1000);
   edge.end(1006);
@@ -386,14 +386,10 @@ test("over its new transport the client says something at once", async () => {
   assert.deepEqual(edge.sent.slice(0, 2), ["04020074776f", "0403007468726565"], "or what was not, without a pause");
   await edge.run(1000);
   assert.deepEqual(edge.server.messages, ["one", "two", "three"]);
-  client.close();
 });
 
-test("values that were set while there was no transport arrive", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  const client = edge.play();
-  await edge.run(50);
+test("values that were set while there was no transport arrive", async (t) => {
+  const { edge, client } = await connected(t);
   const lamp = edge.server.offer(0x8000, "lamp", false, ["uint8", 0], ["uint8", 0]);
   await edge.run(500);
   client.states.get("lamp")!.set(0, 7);
@@ -409,14 +405,10 @@ test("values that were set while there was no transport arrive", async () => {
   assert.deepEqual(lamp.values.map(hex), ["09", "08"], "and those that had arrived before are not repeated");
   assert.equal(client.states.get("lamp")!.get(0), 9);
   assert.deepEqual(edge.take(), ["open", "link lamp"]);
-  client.close();
 });
 
-test("a transport through which no answer comes is replaced", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  const client = edge.play();
-  await edge.run(100);
+test("a transport through which no answer comes is replaced", async (t) => {
+  const { edge, client } = await connected(t);
   client.send("one");
   await edge.run(1000);
   edge.deaf = edge.mute = true;
@@ -427,7 +419,6 @@ test("a transport through which no answer comes is replaced", async () => {
   await edge.run(700);
   assert.deepEqual([edge.dialled, edge.take()], [[undefined, "session-1"], ["open", "transport closed"]]);
   assert.deepEqual(edge.server.messages, ["one", "two"]);
-  client.close();
 
   const slow = new Edge(); // whose login service takes its time
   slow.keepSessions();
@@ -454,11 +445,8 @@ test("an edge may end a transport before the client has its token", async () => 
   client.close();
 });
 
-test("without reconnect a session goes on over another transport, and no other one begins", async () => {
-  const edge = new Edge();
-  edge.keepSessions();
-  edge.play({ reconnect: false });
-  await edge.run(100);
+test("without reconnect a session goes on over another transport, and no other one begins", async (t) => {
+  const { edge } = await connected(t, { reconnect: false });
   edge.end(1006);
   await edge.run(100);
   assert.deepEqual(edge.take(), ["open"]);
