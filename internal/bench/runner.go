@@ -87,43 +87,26 @@ func (r *Runner) Cases(ctx context.Context, cases []Case) (results []Result, err
 		if ctx.Err() != nil {
 			return results, errors.Join(err, ctx.Err())
 		}
-		res, failed := r.run(ctx, &cases[i], func(round int) { r.at(cases, cases[:i], round, &cases[i]) })
+		one, failed := r.beside(ctx, cases[i:i+1], func(round int, c *Case) { r.at(cases, cases[:i], round, c) })
 		if failed != nil {
-			failed = fmt.Errorf("%s: %w", &cases[i], failed)
 			err = errors.Join(err, failed)
 			r.report("%v", failed)
 			continue
 		}
-		results = append(results, res)
-		r.report("%s: %.2f M updates per edge CPU second", res.Case, res.PerEdgeCPU/1e6)
+		results = append(results, one...)
+		r.report("%s: %.2f M updates per edge CPU second", one[0].Case, one[0].PerEdgeCPU/1e6)
 	}
 	return results, err
 }
 
-func (r *Runner) run(ctx context.Context, c *Case, begin func(round int)) (res Result, err error) {
-	begin(0)
-	s, err := r.Open(ctx, c)
-	if err != nil {
-		return res, err
-	}
-	defer s.Close()
-	var all []Round
-	for n := range cmp.Or(c.Rounds, r.Rounds) {
-		if err := ctx.Err(); err != nil {
-			return res, err
-		}
-		begin(n)
-		one, err := s.round(ctx)
-		if err != nil {
-			return res, err
-		}
-		all = append(all, one)
-	}
-	return s.Result(all), nil
-}
-
 // Beside runs cases side by side: their windows take turns, and results have their ratio to the first case.
 func (r *Runner) Beside(ctx context.Context, cases []Case) (results []Result, err error) {
+	return r.beside(ctx, cases, func(round int, c *Case) { r.at(cases, nil, round, c) })
+}
+
+// beside is Beside, and calls begin with each round when it begins.
+func (r *Runner) beside(ctx context.Context, cases []Case, begin func(round int, c *Case)) (results []Result, err error) {
+	begin(0, &cases[0])
 	scenes := make([]*Scene, len(cases))
 	for i := range cases {
 		s, err := r.Open(ctx, &cases[i])
@@ -137,10 +120,10 @@ func (r *Runner) Beside(ctx context.Context, cases []Case) (results []Result, er
 	rounds := make([][]Round, len(cases))
 	for n := range cmp.Or(cases[0].Rounds, r.Rounds) {
 		for i, s := range scenes {
-			r.at(cases, nil, n*len(scenes)+i, s.Case)
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", s.Case, err)
 			}
+			begin(n*len(scenes)+i, s.Case)
 			s.Swarm.rest(false)
 			one, err := s.round(ctx)
 			if err != nil {
