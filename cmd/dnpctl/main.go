@@ -31,6 +31,10 @@
 //	dnpctl bench --quick                           measure what updates cost on this machine
 //	dnpctl bench-interest                          measure what interest by distance costs
 //
+// A file has the commands of one topic: publish.go and query.go those of a game server, watch.go, set.go and
+// send.go those of a client, look.go and top.go those of people who look, tap.go the replication. Begin with nats.go
+// and dnpclient.go, the two ways to connect; package config checks what the tags of arguments and flags want.
+//
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
 package main
 

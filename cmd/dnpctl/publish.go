@@ -121,8 +121,9 @@ type op struct {
 	TTL      string    `json:"ttl,omitempty"`
 	Interest any       `json:"interest,omitempty"`
 	Values   any       `json:"values,omitempty"`
-	Client   string    `json:"client,omitempty"` // of kick, as Reason
-	Reason   string    `json:"reason,omitempty"`
+	Client   string    `json:"client,omitempty"` // of eye and kick
+	At       any       `json:"at,omitempty"`     // of eye
+	Reason   string    `json:"reason,omitempty"` // of kick
 }
 
 type audience struct {
@@ -252,23 +253,16 @@ func (c *eyeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	return c.publish(ctx, "", body, c.JSON)
 }
 
-// An eyeOp is the JSON of the op. At is null for no eye.
-type eyeOp struct {
-	Op     string `json:"op"`
-	Client string `json:"client"`
-	At     []any  `json:"at"`
-}
-
-func (c *eyeCommand) op() eyeOp {
-	o := eyeOp{Op: "eye", Client: c.Client}
+func (c *eyeCommand) op() op {
+	var eyes []any // in JSON null for none
 	for _, at := range c.At {
 		if p := parsePoint(at); p != nil {
-			o.At = append(o.At, p)
+			eyes = append(eyes, p)
 		} else {
-			o.At = append(o.At, at)
+			eyes = append(eyes, at)
 		}
 	}
-	return o
+	return op{Op: "eye", Client: c.Client, At: eyes}
 }
 
 // parsePoint returns the numbers of a point; nil if the text is none.

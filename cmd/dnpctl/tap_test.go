@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	replview "github.com/dnprelay/dnprelay/replication/view"
@@ -234,26 +235,17 @@ type tapHolder struct {
 // serveTap starts a NATS server with the roles of a deployment, and a holder.
 func serveTap(t *testing.T) (h *tapHolder, url func(user string) string) {
 	t.Helper()
-	opts := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}
-	for _, r := range natsroles.Table(natsroles.Config{}) {
-		opts.Users = append(opts.Users, &server.User{Username: r.Name, Password: "secret", Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: r.Publish, Deny: r.PublishDeny},
-			Subscribe: &server.SubjectPermission{Allow: r.Subscribe, Deny: r.SubscribeDeny},
-		}})
-	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(time.Minute) {
-		t.Fatal("the NATS server does not start")
-	}
-	url = func(user string) string {
-		return "nats://" + user + ":secret@" + strings.TrimPrefix(srv.ClientURL(), "nats://")
-	}
+	srv := natstest.Start(t, 1, func(o *server.Options) {
+		for _, r := range natsroles.Table(natsroles.Config{}) {
+			o.Users = append(o.Users, &server.User{Username: r.Name, Password: "secret", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: r.Publish, Deny: r.PublishDeny},
+				Subscribe: &server.SubjectPermission{Allow: r.Subscribe, Deny: r.SubscribeDeny},
+			}})
+		}
+	})
+	url = func(user string) string { return strings.Replace(srv.URL(), "//", "//"+user+":secret@", 1) }
 	h = &tapHolder{store: replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7})}
+	var err error
 	if h.nc, err = nats.Connect(url("relay")); err != nil {
 		t.Fatal(err)
 	}
@@ -297,18 +289,6 @@ func (h *tapHolder) publish(t *testing.T, body string) {
 	}
 }
 
-// A noteWriter keeps the notes for people.
-type noteWriter struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (w *noteWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.Write(p)
-}
-
 // followTap runs the command as a user until a line contains the text, and returns its lines.
 func followTap(t *testing.T, url string, shards int, until string, between func()) (lines []string, err error) {
 	t.Helper()
@@ -321,7 +301,7 @@ func followTap(t *testing.T, url string, shards int, until string, between func(
 	defer cancel()
 	var published sync.WaitGroup
 	defer published.Wait()
-	f := c.feed(&bytes.Buffer{}, &noteWriter{}, func(r tapRecord) {
+	f := c.feed(&bytes.Buffer{}, &bytes.Buffer{}, func(r tapRecord) {
 		lines = append(lines, r.text())
 		if len(lines) == 3 && between != nil {
 			published.Go(between)
@@ -370,14 +350,14 @@ func TestTapEnds(t *testing.T) {
 			}
 		})
 		p.pass(time.Second, nil)
-		notes := &noteWriter{}
+		notes := &bytes.Buffer{}
 		f := (&tapCommand{}).feed(&bytes.Buffer{}, notes, nil)
 		f.tap, f.replica = p.tap, p.replica
 		if err := f.end(nil); fmt.Sprint(err) != want {
 			t.Errorf("damaged %v: the command ends with %v, want %s", damaged, err, want)
 		}
-		if !strings.Contains(notes.b.String(), "1 checksums (1 compared") {
-			t.Errorf("damaged %v: the summary is %s", damaged, notes.b.String())
+		if !strings.Contains(notes.String(), "1 checksums (1 compared") {
+			t.Errorf("damaged %v: the summary is %s", damaged, notes.String())
 		}
 	}
 }
@@ -396,7 +376,7 @@ func TestTapHeads(t *testing.T) {
 		p := newTapped(t, true, false)
 		p.repair()
 		p.publish(tapTower, nil)
-		f := (&tapCommand{SpaceFlags: SpaceFlags{Space: "s"}}).feed(&bytes.Buffer{}, &noteWriter{}, nil)
+		f := (&tapCommand{SpaceFlags: SpaceFlags{Space: "s"}}).feed(&bytes.Buffer{}, &bytes.Buffer{}, nil)
 		f.tap, f.replica = p.tap, p.replica
 		f.head(p.now, c.head)
 		if f.replica.Complete() == c.misses {
@@ -407,7 +387,7 @@ func TestTapHeads(t *testing.T) {
 
 // TestTapWaits: a wait is told, soon and then now and then.
 func TestTapWaits(t *testing.T) {
-	notes := &noteWriter{}
+	notes := &bytes.Buffer{}
 	c := &tapCommand{}
 	c.Space, c.Timeout = "s", time.Minute
 	f := c.feed(&bytes.Buffer{}, notes, func(tapRecord) {})
@@ -423,8 +403,8 @@ func TestTapWaits(t *testing.T) {
 		}
 		now = now.Add(max(wait, time.Millisecond))
 	}
-	if n := strings.Count(notes.b.String(), "waiting for the relay that holds space s: "); n != 4 {
-		t.Errorf("%d notes in 20 s, want one after 1 s and then one every 5 s:\n%s", n, notes.b.String())
+	if n := strings.Count(notes.String(), "waiting for the relay that holds space s: "); n != 4 {
+		t.Errorf("%d notes in 20 s, want one after 1 s and then one every 5 s:\n%s", n, notes.String())
 	}
 	if asked < 10 || asked > 20 {
 		t.Errorf("asked %d times in 20 s", asked)

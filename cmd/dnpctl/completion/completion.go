@@ -68,88 +68,98 @@ func levels(m *kong.Application) []level {
 
 // Write writes the script for a shell.
 func Write(w io.Writer, shell string, m *kong.Application) error {
-	write := map[string]func(io.Writer, string, []level) error{"bash": bash, "zsh": zsh, "fish": fish}[shell]
-	return write(w, m.Name, levels(m))
+	write := map[string]func(string, []level) string{"bash": bash, "zsh": zsh, "fish": fish}[shell]
+	_, err := io.WriteString(w, write(m.Name, levels(m)))
+	return err
 }
 
-func names(list []entry) string {
+func names(list []entry) string { return joined(list, " ", func(e entry) string { return e.name }) }
+
+// joined returns the texts of a list with a separator between them.
+func joined[T any](list []T, between string, text func(T) string) string {
 	all := make([]string, len(list))
-	for i, e := range list {
-		all[i] = e.name
+	for i, x := range list {
+		all[i] = text(x)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(all, between)
 }
 
-// bash writes a function that finds the command on the line and offers its subcommands and flags,
+// bash returns a function that finds the command on the line and offers its subcommands and flags,
 // or else files.
-func bash(w io.Writer, program string, all []level) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Completion of %s for bash.\n_%[1]s() {\n", program)
-	b.WriteString("  local word path= next\n  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    next=\"$path${path:+ }$word\"\n    case \"$next\" in\n")
-	for _, l := range all[1:] {
-		fmt.Fprintf(&b, "      %q) path=$next ;;\n", l.path)
-	}
-	b.WriteString("    esac\n  done\n  local commands= flags=\n  case \"$path\" in\n")
-	for _, l := range all {
-		fmt.Fprintf(&b, "    %q) commands=%q; flags=%q ;;\n", l.path, names(l.commands), names(l.flags))
-	}
-	b.WriteString("  esac\n  word=\"${COMP_WORDS[COMP_CWORD]}\"\n  case \"$word\" in\n    -*) COMPREPLY=($(compgen -W \"$flags\" -- \"$word\")) ;;\n")
-	b.WriteString("    *) COMPREPLY=($(compgen -W \"$commands\" -- \"$word\")) ;;\n  esac\n}\n")
-	fmt.Fprintf(&b, "complete -o default -F _%s %[1]s\n", program)
-	_, err := io.WriteString(w, b.String())
-	return err
+func bash(program string, all []level) string {
+	return fmt.Sprintf(`# Completion of %[1]s for bash.
+_%[1]s() {
+  local word path= next
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    next="$path${path:+ }$word"
+    case "$next" in
+%[2]s    esac
+  done
+  local commands= flags=
+  case "$path" in
+%[3]s  esac
+  word="${COMP_WORDS[COMP_CWORD]}"
+  case "$word" in
+    -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "$commands" -- "$word")) ;;
+  esac
+}
+complete -o default -F _%[1]s %[1]s
+`, program, joined(all[1:], "", func(l level) string { return fmt.Sprintf("      %q) path=$next ;;\n", l.path) }), joined(all, "", func(l level) string {
+		return fmt.Sprintf("    %q) commands=%q; flags=%q ;;\n", l.path, names(l.commands), names(l.flags))
+	}))
 }
 
-// zsh writes the same with descriptions.
-func zsh(w io.Writer, program string, all []level) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "#compdef %s\n# Completion of %[1]s for zsh.\n_%[1]s() {\n  local word path_= next\n  local -a commands flags\n", program)
-	b.WriteString("  for word in \"${(@)words[2,CURRENT-1]}\"; do\n    next=\"$path_${path_:+ }$word\"\n    case \"$next\" in\n")
-	for _, l := range all[1:] {
-		fmt.Fprintf(&b, "      %q) path_=$next ;;\n", l.path)
+// zsh returns the same with descriptions.
+func zsh(program string, all []level) string {
+	described := func(list []entry) string {
+		return joined(list, " ", func(e entry) string {
+			return "'" + e.name + ":" + strings.NewReplacer("'", `'\''`, ":", `\:`).Replace(brief(e.help)) + "'"
+		})
 	}
-	b.WriteString("    esac\n  done\n  case \"$path_\" in\n")
-	list := func(entries []entry) string {
-		var items []string
-		for _, e := range entries {
-			items = append(items, "'"+e.name+":"+quoted(brief(e.help))+"'")
-		}
-		return strings.Join(items, " ")
-	}
-	for _, l := range all {
-		fmt.Fprintf(&b, "    %q)\n      commands=(%s)\n      flags=(%s) ;;\n", l.path, list(l.commands), list(l.flags))
-	}
-	b.WriteString("  esac\n  if [[ \"${words[CURRENT]}\" == -* ]]; then\n    _describe flag flags\n  elif (( $#commands )); then\n    _describe command commands\n  else\n    _files\n  fi\n}\n")
-	fmt.Fprintf(&b, "compdef _%s %[1]s\n", program)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return fmt.Sprintf(`#compdef %[1]s
+# Completion of %[1]s for zsh.
+_%[1]s() {
+  local word path_= next
+  local -a commands flags
+  for word in "${(@)words[2,CURRENT-1]}"; do
+    next="$path_${path_:+ }$word"
+    case "$next" in
+%[2]s    esac
+  done
+  case "$path_" in
+%[3]s  esac
+  if [[ "${words[CURRENT]}" == -* ]]; then
+    _describe flag flags
+  elif (( $#commands )); then
+    _describe command commands
+  else
+    _files
+  fi
+}
+compdef _%[1]s %[1]s
+`, program, joined(all[1:], "", func(l level) string { return fmt.Sprintf("      %q) path_=$next ;;\n", l.path) }), joined(all, "", func(l level) string {
+		return fmt.Sprintf("    %q)\n      commands=(%s)\n      flags=(%s) ;;\n", l.path, described(l.commands), described(l.flags))
+	}))
 }
 
-// fish writes one rule for each command and flag.
-func fish(w io.Writer, program string, all []level) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Completion of %s for fish.\n", program)
-	for _, l := range all {
+// fish returns one rule for each command and flag.
+func fish(program string, all []level) string {
+	text := func(help string) string { return strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(brief(help)) }
+	return fmt.Sprintf("# Completion of %s for fish.\n", program) + joined(all, "", func(l level) string {
 		seen := "__fish_use_subcommand"
 		if l.path != "" {
-			var tests []string
-			for word := range strings.FieldsSeq(l.path) {
-				tests = append(tests, "__fish_seen_subcommand_from "+word)
-			}
-			if len(l.commands) > 0 {
-				tests = append(tests, "not __fish_seen_subcommand_from "+names(l.commands))
-			}
-			seen = strings.Join(tests, "; and ")
+			seen = joined(strings.Fields(l.path), "; and ", func(word string) string { return "__fish_seen_subcommand_from " + word })
 		}
-		for _, c := range l.commands {
-			fmt.Fprintf(&b, "complete -c %s -f -n '%s' -a %s -d '%s'\n", program, seen, c.name, quotedFish(brief(c.help)))
+		if l.path != "" && len(l.commands) > 0 {
+			seen += "; and not __fish_seen_subcommand_from " + names(l.commands)
 		}
-		for _, f := range l.flags {
-			fmt.Fprintf(&b, "complete -c %s -n '%s' -l %s -d '%s'\n", program, seen, strings.TrimPrefix(f.name, "--"), quotedFish(brief(f.help)))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+		return joined(l.commands, "", func(c entry) string {
+			return fmt.Sprintf("complete -c %s -f -n '%s' -a %s -d '%s'\n", program, seen, c.name, text(c.help))
+		}) + joined(l.flags, "", func(f entry) string {
+			return fmt.Sprintf("complete -c %s -n '%s' -l %s -d '%s'\n", program, seen, strings.TrimPrefix(f.name, "--"), text(f.help))
+		})
+	})
 }
 
 // briefMax is how many characters of a help text a shell shows.
@@ -164,9 +174,3 @@ func brief(help string) string {
 	}
 	return first
 }
-
-func quoted(text string) string {
-	return strings.NewReplacer("'", `'\''`, ":", `\:`).Replace(text)
-}
-
-func quotedFish(text string) string { return strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(text) }

@@ -1,6 +1,7 @@
 package contexts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,7 +66,7 @@ func (c *addCommand) Run(context.Context, *slog.Logger) error {
 		}
 		*to = absolute
 	}
-	return change(func(f *File) error {
+	return change(func(f *list) error {
 		f.Contexts[c.Name] = added
 		if f.Selected == "" {
 			f.Selected = c.Name
@@ -92,12 +93,9 @@ type useCommand struct {
 
 // Run selects the context.
 func (c *useCommand) Run(context.Context, *slog.Logger) error {
-	return change(func(f *File) error {
-		if _, ok := f.Contexts[c.Name]; !ok {
-			return unknown(c.Name, f)
-		}
+	return change(func(f *list) error {
 		f.Selected = c.Name
-		return nil
+		return f.known(c.Name)
 	})
 }
 
@@ -107,15 +105,13 @@ type removeCommand struct {
 
 // Run removes the context.
 func (c *removeCommand) Run(context.Context, *slog.Logger) error {
-	return change(func(f *File) error {
-		if _, ok := f.Contexts[c.Name]; !ok {
-			return unknown(c.Name, f)
-		}
+	return change(func(f *list) error {
+		err := f.known(c.Name)
 		delete(f.Contexts, c.Name)
 		if f.Selected == c.Name {
 			f.Selected = ""
 		}
-		return nil
+		return err
 	})
 }
 
@@ -166,30 +162,35 @@ func redacted(urls string) string {
 }
 
 // load returns the contexts of this user. Without a folder for them, as in a container, there are none.
-func load() (File, error) {
-	path, err := Path()
+func load() (list, error) {
+	path, err := location()
 	if err != nil {
-		return File{}, nil
+		return list{}, nil
 	}
-	return Read(path)
+	return read(path)
 }
 
-func change(do func(f *File) error) error {
-	path, err := Path()
+// change changes the file, unless do returns an error.
+func change(do func(f *list) error) error {
+	path, err := location()
 	if err != nil {
 		return err
 	}
-	f, err := Read(path)
+	f, err := read(path)
 	if err == nil {
 		err = do(&f)
 	}
 	if err != nil {
 		return err
 	}
-	return f.Write(path)
+	return f.write(path)
 }
 
-func unknown(name string, f *File) error {
+// known returns an error if there is no context with a name.
+func (f *list) known(name string) error {
+	if _, ok := f.Contexts[name]; ok {
+		return nil
+	}
 	return fmt.Errorf("no context is named %s; there are: %s", name, strings.Join(slices.Sorted(maps.Keys(f.Contexts)), ", "))
 }
 
@@ -197,18 +198,9 @@ func unknown(name string, f *File) error {
 // selected.
 func Find(name string) (c Context, ok bool, err error) {
 	f, err := load()
-	if err != nil {
+	name = cmp.Or(name, f.Selected)
+	if err != nil || name == "" {
 		return c, false, err
 	}
-	if name == "" {
-		name = f.Selected
-	}
-	if name == "" {
-		return c, false, nil
-	}
-	c, ok = f.Contexts[name]
-	if !ok {
-		return c, false, unknown(name, &f)
-	}
-	return c, true, nil
+	return f.Contexts[name], true, f.known(name)
 }

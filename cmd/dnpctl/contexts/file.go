@@ -1,17 +1,15 @@
 // Package contexts has names for deployments: a file of the user with the NATS servers and
 // credentials of each, so that they need not be typed.
 //
-//	f, err := contexts.Read(path)   // contexts.Path() is where dnpctl looks
-//	c, ok := f.Contexts["prod"]
+//	c, ok, err := contexts.Find("prod") // or "" for the one that the user selected
 //
-// The file may have passwords, so only its owner may read it.
+// The file may have passwords, so only its owner may read it. Command is how the user changes it.
 package contexts
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,8 +30,8 @@ type Context struct {
 	SubjectPrefix string `json:"subject_prefix,omitempty"`
 }
 
-// A File is what the file has.
-type File struct {
+// A list is what the file has.
+type list struct {
 	Selected string             `json:"selected,omitempty"` // used where no other is named
 	Contexts map[string]Context `json:"contexts"`
 }
@@ -44,8 +42,8 @@ const (
 	contextsMax = 1000
 )
 
-// Path returns where the file of this user is.
-func Path() (string, error) {
+// location returns where the file of this user is.
+func location() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return "", fmt.Errorf("find the folder for contexts: %w", err)
@@ -53,32 +51,25 @@ func Path() (string, error) {
 	return filepath.Join(dir, "dnprelay", "contexts.json"), nil
 }
 
-// Read reads a file. One that does not exist is empty.
-func Read(path string) (f File, err error) {
+// read reads a file. One that does not exist is empty.
+func read(path string) (f list, err error) {
 	f.Contexts = make(map[string]Context)
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
-	if err != nil {
-		return f, fmt.Errorf("read contexts: %w", err)
-	}
-	defer file.Close() // it is only read
-	info, err := file.Stat()
-	if err != nil {
-		return f, fmt.Errorf("read contexts: %w", err)
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return f, fmt.Errorf("others may read or change %s, which may have passwords: chmod 600 %[1]s", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, bytesMax+1))
+	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f, nil
 	case err != nil:
 		return f, fmt.Errorf("read contexts: %w", err)
-	case len(data) > bytesMax:
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return f, fmt.Errorf("others may read or change %s, which may have passwords: chmod 600 %[1]s", path)
+	case info.Size() > bytesMax:
 		return f, fmt.Errorf("read contexts: %s is longer than 1 MiB", path)
 	}
-	if err := json.Unmarshal(data, &f); err != nil {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	if err != nil {
 		return f, fmt.Errorf("read contexts: %s: %w", path, err)
 	}
 	if f.Contexts == nil {
@@ -87,8 +78,8 @@ func Read(path string) (f File, err error) {
 	return f, nil
 }
 
-// Write replaces a file as a whole, or leaves it as it is. Only the owner may read it.
-func (f File) Write(path string) error {
+// write replaces a file as a whole, or leaves it as it is. Only the owner may read it.
+func (f list) write(path string) error {
 	if len(f.Contexts) > contextsMax {
 		return fmt.Errorf("write contexts: more than %d", contextsMax)
 	}
