@@ -9,11 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
@@ -237,7 +237,7 @@ type eyeCommand struct {
 // Problems lists what is wrong with c.
 func (c *eyeCommand) Problems() (list config.Problems) {
 	for _, at := range c.At {
-		if key, _, _ := strings.Cut(at, "#"); parsePoint(at) == nil && !subject.ValidKey(key) {
+		if _, err := inspect.ParsePlace(at); err != nil {
 			list.Add("AT", "want KEY, KEY#VALUE or a point as 10,0,3, got %q", at)
 		}
 	}
@@ -254,31 +254,12 @@ func (c *eyeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 }
 
 func (c *eyeCommand) op() op {
-	var eyes []any // in JSON null for none
+	var eyes []inspect.Place // in JSON null for none
 	for _, at := range c.At {
-		if p := parsePoint(at); p != nil {
-			eyes = append(eyes, p)
-		} else {
-			eyes = append(eyes, at)
-		}
+		p, _ := inspect.ParsePlace(at) // Problems has checked it
+		eyes = append(eyes, p)
 	}
 	return op{Op: "eye", Client: c.Client, At: eyes}
-}
-
-// parsePoint returns the numbers of a point; nil if the text is none.
-func parsePoint(text string) (p []float64) {
-	parts := strings.Split(text, ",")
-	if len(parts) != 2 && len(parts) != 3 {
-		return nil
-	}
-	for _, part := range parts {
-		x, err := strconv.ParseFloat(part, 64)
-		if err != nil || x-x != 0 { // JSON has neither NaN nor infinities
-			return nil
-		}
-		p = append(p, x)
-	}
-	return p
 }
 
 type kickCommand struct {

@@ -127,22 +127,23 @@ func (s *parser) noteUnknown(args []string) (rest []string, values bool) {
 }
 
 // settingProblems returns what is wrong with the arguments and flags of the selected command by their
-// tags, and then the Problems of the command and of every struct that it embeds. An argument may be absent if it is optional.
+// tags, and then the Problems of the command and of every struct that it embeds. What is optional and has no default may be absent.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {
 		return nil
 	}
-	for _, arg := range node.Positional {
-		if arg.Tag.Has("want") && (arg.Required || !arg.Target.IsZero()) {
-			list.want(strings.ToUpper(arg.Name), arg.Tag.Get("want"), arg.Target.Interface())
+	check := func(name string, v *kong.Value) {
+		if v.Tag.Has("want") && (v.Required || v.HasDefault || !v.Target.IsZero()) {
+			list.want(name, v.Tag.Get("want"), v.Target.Interface())
 		}
+	}
+	for _, arg := range node.Positional {
+		check(strings.ToUpper(arg.Name), arg)
 	}
 	for _, group := range node.AllFlags(false) {
 		for _, flag := range group {
-			if flag.Tag.Has("want") {
-				list.want("--"+flag.Name, flag.Tag.Get("want"), flag.Target.Interface())
-			}
+			check("--"+flag.Name, flag.Value)
 		}
 	}
 	var collect func(v reflect.Value)

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -464,6 +463,3 @@ func (p *peer) receiveUpdate(b []byte) {
 
 // wrote reports whether the client wrote a value in this step.
 func (p *peer) wrote(w write) bool { return slices.Contains(p.writes, w) }
-
-// words joins what the steps compare.
-func words(list []string) string { return strings.Join(list, ", ") }

@@ -93,7 +93,7 @@ func check(told, key string, want []sample) error {
 	for i, raw := range list {
 		got, err := components(raw)
 		if err != nil || !equal(want[i], got) {
-			return fmt.Errorf("value %d of %q, a %v, is %s at the client, want %s", i, key, want[i].typ, raw, words(want[i].want))
+			return fmt.Errorf("value %d of %q, a %v, is %s at the client, want %s", i, key, want[i].typ, raw, strings.Join(want[i].want, ", "))
 		}
 	}
 	return nil
