@@ -144,7 +144,7 @@ func (c *checkCommand) lifetime() time.Duration {
 // make makes the state. A relay of a release before times to live refuses one, and gets none.
 func (r *checkRun) make(ctx context.Context) error {
 	err := r.publish(ctx, r.put)
-	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeBadRequest && r.put["ttl"] != nil {
+	if payload.HasCode(err, replication.CodeBadRequest) && r.put["ttl"] != nil {
 		delete(r.put, "ttl")
 		err = r.publish(ctx, r.put)
 	}
@@ -161,7 +161,7 @@ func (r *checkRun) clean(ctx context.Context) {
 		return
 	}
 	err := r.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove"})
-	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownState {
+	if payload.HasCode(err, replication.CodeUnknownState) {
 		return // there is none
 	}
 	if err != nil && r.done > 0 {

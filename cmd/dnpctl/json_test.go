@@ -23,8 +23,8 @@ import (
 
 // jsonLines is the command `jsonlines` of scripts: it wants that standard output is one JSON object per line, and at least one.
 func jsonLines(ts *testscript.TestScript, _ bool, _ []string) {
-	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
-	for _, line := range lines {
+	lines := strings.SplitSeq(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	for line := range lines {
 		var object map[string]any
 		if err := json.Unmarshal([]byte(line), &object); err != nil || len(object) == 0 {
 			ts.Fatalf("line %q is no JSON object: %v", line, err)

@@ -293,7 +293,7 @@ func (c *kickCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w; the users game and admin may kick", err)
 	}
-	if refused, ok := errors.AsType[*payload.AnswerError](err); ok && refused.Code == replication.CodeUnknownClient {
+	if payload.HasCode(err, replication.CodeUnknownClient) {
 		return fmt.Errorf("%w; `dnpctl clients %s` lists those who are", err, c.Space)
 	}
 	return err

@@ -130,8 +130,7 @@ func (r *Runner) job(ctx context.Context, j *Job) (time.Duration, error) {
 	p.Stdin = &in
 	out, err := p.Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
 		}
 		return 0, fmt.Errorf("baseline: %w", err)

@@ -103,9 +103,8 @@ func (p *Publisher) groupJoined(ctx context.Context) error {
 	err := p.request(ctx, Message(p.grouped, end, func(b []byte, i int) []byte {
 		return fmt.Appendf(b, `{"op":"group","client":"%s","join":["g%d"]}`, joined[i], i%p.script.c.groups())
 	}))
-	var refused *payload.AnswerError
 	switch {
-	case errors.As(err, &refused) && refused.Code == replication.CodeUnknownClient:
+	case payload.HasCode(err, replication.CodeUnknownClient):
 		return nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
 		return fmt.Errorf("group the clients: %w", err)

@@ -40,7 +40,7 @@ func TestHistogram(t *testing.T) {
 }
 
 func TestBuckets(t *testing.T) {
-	for v := uint64(0); v < 1<<16; v++ {
+	for v := range uint64(1 << 16) {
 		i := bucket(v)
 		if v > bucketEnd(i) || i > 0 && v <= bucketEnd(i-1) {
 			t.Fatalf("%d is in bucket %d, which ends at %d after %d", v, i, bucketEnd(i), bucketEnd(max(i-1, 0)))

@@ -83,7 +83,7 @@ func (n *NATS) Problems() (list Problems) {
 // Node are the flags of every node of a cluster.
 type Node struct {
 	Name         string        `name:"node" env:"DNP_NODE" placeholder:"NAME" help:"Name of this node in logs, events and metrics (default: POD_NAME, then the host name)."`
-	StartTimeout time.Duration `default:"30s" want:"0..24h" help:"How long to wait for NATS at the start; 0 = without limit, even while NATS refuses the credentials."`
+	StartTimeout time.Duration `default:"30s" want:"0s..24h" help:"How long to wait for NATS at the start; 0 = without limit, even while NATS refuses the credentials."`
 }
 
 // Problems lists what is wrong with n. It sets the name of the node if there is none.
@@ -130,7 +130,7 @@ type Sharding struct {
 
 // Relay are the flags of every relay.
 type Relay struct {
-	Tick   time.Duration `default:"10ms" want:"0..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
+	Tick   time.Duration `default:"10ms" want:"0s..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
 	Spaces int           `default:"10000" want:"1..1000000" help:"Most spaces of this relay, which its workers share evenly. A new space takes the place of one that was empty and unused for 10 minutes; without such a one, the relay answers publishes to it with busy."`
 	Eye    string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
 }
@@ -156,7 +156,7 @@ type RelayNATS struct {
 	StoreStreams int           `default:"4" want:"1..64" help:"Number of streams for leases and states; the same on every relay, and fixed for the life of the deployment."`
 	DurableRate  int           `default:"2000" want:"1..1000000" help:"Most states per second that a relay stores."`
 	LeaseSilence time.Duration `default:"12s" want:"2s..1h" help:"How long a relay keeps its shards while the store does not answer; must exceed an election in NATS, 4 to 9 s."`
-	DrainTimeout time.Duration `default:"10s" want:"0..1h" help:"Longest time to hand the shards over after the first SIGTERM or SIGINT."`
+	DrainTimeout time.Duration `default:"10s" want:"0s..1h" help:"Longest time to hand the shards over after the first SIGTERM or SIGINT."`
 }
 
 // Dev are the flags of relay dev.
@@ -184,7 +184,7 @@ func (d *Dev) Problems() (list Problems) {
 type Edge struct {
 	Listen       []Listener    `default:"${listen}" placeholder:"URL" help:"Address on which to accept DNP clients (default ${listen}); may be repeated. Options: ?profile=denetwork|spec (denetwork) and probe=ping|hello|none (ping; hello with spec)."`
 	Workers      int           `default:"0" want:"0..1024" help:"Number of workers, each with its own socket per listener; 0 = one per processor."`
-	Flush        time.Duration `default:"5ms" want:"0..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
+	Flush        time.Duration `default:"5ms" want:"0s..1s" help:"Shortest time between two sends of changed values to clients; 0 = send at once."`
 	OpenSpace    string        `default:"demo" want:"token" help:"Space that every client joins with --auth open."`
 	ClientStates string        `default:"game" want:"off,game,space" help:"Which clients are offered states that clients make: game = none until the game server decides, space = all others in the space, off = the edge refuses such states."`
 	LinkMessage  string        `default:"key" want:"key,describe" help:"What clients are told of a state whose publisher gave it no message: key = its key, describe = JSON with the key and the names of the values, for clients that read it; only the key if that would take more than 1,100 bytes."`
@@ -223,7 +223,7 @@ type Sessions struct {
 	SessionLogMode    string        `default:"auto" want:"auto,quorum,replicated" help:"Where that log lives: quorum = in three copies, each on a NATS server of its own with the tag dnprelay-log-1, -2 or -3, so that the death of a server delays nothing; replicated = in streams that JetStream replicates, which elect a leader for 4 to 9 s when a server dies; auto = quorum where there are three such servers and --session-replicas is 3 or more. Sessions move when it changes."`
 	Redis             string        `env:"DNP_REDIS" placeholder:"URL[,URL]" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. With two servers, which need not know each other, edges write to both and do without either. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
 	DrainTimeout      time.Duration `default:"55s" want:"5s..1h" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT. With --session-durability none, the time over which the edge closes its sessions, evenly, but for the last 2 s."`
-	DrainLinger       time.Duration `default:"3s" want:"0..1m" help:"How long to forward datagrams after all sessions are handed over."`
+	DrainLinger       time.Duration `default:"3s" want:"0s..1m" help:"How long to forward datagrams after all sessions are handed over."`
 	AnswerOnly        bool          `help:"Send to the client of a session that this edge took over only after a datagram of the client, for balancers that track connections, as those of Kubernetes do."`
 }
 

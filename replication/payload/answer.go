@@ -27,6 +27,12 @@ type AnswerError struct {
 	RetryAfter int64 `json:"retry_after_ms"`
 }
 
+// HasCode reports whether an error is that of an answer with a code.
+func HasCode(err error, code replication.Code) bool {
+	refused, ok := errors.AsType[*AnswerError](err)
+	return ok && refused.Code == code
+}
+
 func (e *AnswerError) Error() string {
 	text := string(e.Code) + ": " + e.Message
 	if e.Op != nil && *e.Op > 0 {

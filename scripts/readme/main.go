@@ -116,7 +116,7 @@ func (r *runner) all(files []string) error {
 		if err != nil {
 			return err
 		}
-		for _, file := range strings.Fields(string(out)) {
+		for file := range strings.FieldsSeq(string(out)) {
 			if folders.MatchString(file) {
 				files = append(files, file)
 			}

@@ -4,7 +4,6 @@ package nearby
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -92,9 +91,8 @@ func (s *scene) assign(ctx context.Context, players int) (int, error) {
 		return players, nil
 	}
 	err := s.request(ctx, nearSpace, players, end, func(b []byte, i int) []byte { return appendPlayer(b, joined[i], i) })
-	var refused *payload.AnswerError
 	switch {
-	case errors.As(err, &refused) && refused.Code == replication.CodeUnknownClient:
+	case payload.HasCode(err, replication.CodeUnknownClient):
 		return players, nil // the relay does not know the client yet; the caller calls again
 	case err != nil:
 		return players, fmt.Errorf("give clients eyes: %w", err)
