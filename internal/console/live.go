@@ -21,6 +21,10 @@ const (
 	queueMax      = 4096                   // messages of NATS that wait for the copy; it asks anew for what does not fit
 )
 
+// ReadEvery is how long messages of NATS may wait for others, for connections that only a Server uses: most change only what
+// the next frame tells.
+const ReadEvery = frameInterval / 4
+
 // live serves the frames of one space as messages of a WebSocket.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	space, ok := spaceOf(w, r)
