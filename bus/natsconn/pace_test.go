@@ -9,37 +9,43 @@ import (
 	"time"
 )
 
-// A scriptedConn gives as many bytes to each read as its script says, at once.
+// A scriptedConn gives bytes to each read as its script says.
 type scriptedConn struct {
 	net.Conn
-	script []int
+	script []scripted
 }
 
-func (c *scriptedConn) Read([]byte) (n int, err error) {
-	n, c.script = c.script[0], c.script[1:]
-	return n, nil
+type scripted struct {
+	after time.Duration // the read began
+	n     int
 }
 
-// TestPacedConn wants a pause after each read but those that filled the buffer.
+func (c *scriptedConn) Read([]byte) (int, error) {
+	next := c.script[0]
+	c.script = c.script[1:]
+	time.Sleep(next.after)
+	return next.n, nil
+}
+
+// TestPacedConn wants a pause after reads that follow one another, but not after those that filled the buffer.
 func TestPacedConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const every = 50 * time.Millisecond
-		c := &pacedConn{Conn: &scriptedConn{script: []int{3, 8, 8, 7, 1, 2}}, every: every}
+		script := []scripted{{0, 3}, {0, 4}, {0, 8}, {0, 8}, {49 * time.Millisecond, 5}, {50 * time.Millisecond, 6}, {100 * time.Millisecond, 7}}
+		c := &pacedConn{Conn: &scriptedConn{script: script}, every: 50 * time.Millisecond}
 		began := time.Now()
 		var got []string
-		read := func() {
+		for range script {
 			n, err := c.Read(make([]byte, 8))
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, fmt.Sprint(n, " at ", time.Since(began)))
 		}
-		for range 5 {
-			read()
+		want := []string{
+			"3 at 0s", "4 at 0s", // the first one followed none
+			"8 at 50ms", "8 at 50ms", "5 at 99ms", // what fills the buffer comes at once
+			"6 at 199ms", "7 at 299ms", // no pause: the one before came 100 ms after its predecessor
 		}
-		time.Sleep(2 * every)
-		read()
-		want := []string{"3 at 0s", "8 at 50ms", "8 at 50ms", "7 at 50ms", "1 at 100ms", "2 at 200ms"}
 		if !slices.Equal(got, want) {
 			t.Errorf("bytes and times of reads: %q, want %q", got, want)
 		}

@@ -100,11 +100,11 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 	defer func() { cancel(); <-written }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var frame []byte // is ready to be written; nil if there is none
-	size := 0        // of the last one; the next is about as long
+	var frame, writing, spare []byte // is ready to be written; is being written; was written
 	next := f.begun
 	for {
 		now := time.Now()
+		f.take(now)
 		if request, ok := f.replica.Advance(now); ok {
 			err := s.cfg.Bus.Publish(bus.Msg{Subject: s.cfg.Subjects.Repair(shard), Reply: inbox, Data: request})
 			if err != nil && !lossy(err) {
@@ -112,27 +112,30 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 			}
 		}
 		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
-			frame = f.feed.frame(make([]byte, 0, size+size/4), f.position(now, s.cfg.Bus.Connected()))
-			size = len(frame)
+			frame = f.feed.frame(spare[:0], f.position(now, s.cfg.Bus.Connected()))
 			next = now.Add(frameInterval)
 			if f.feed.full() {
 				next = now
 			}
 		}
-		out := frames
+		out, in := frames, f.queue
 		if frame == nil {
 			out = nil
 		}
-		timer.Reset(f.wait(now, next, frame != nil))
+		rests := f.replica.Complete() && now.Before(next)
+		if rests {
+			in = nil // what comes is looked at when it can be told
+		}
+		timer.Reset(f.wait(now, next, rests, frame != nil))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-written:
 			return failed
 		case out <- frame:
-			frame = nil
-		case do := <-f.queue:
-			do(f, time.Now())
+			frame, writing, spare = nil, frame, writing // the one before has been written
+		case do := <-in:
+			do(f, now)
 		case <-timer.C:
 		}
 	}
@@ -152,13 +155,20 @@ func writeAll(ctx context.Context, frames <-chan []byte, write func([]byte) erro
 	}
 }
 
+// take does what was posted.
+func (f *follower) take(now time.Time) {
+	for range len(f.queue) {
+		(<-f.queue)(f, now)
+	}
+}
+
 // wait returns how long a follower has nothing to do, if nothing comes.
-func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
+func (f *follower) wait(now, next time.Time, rests, ready bool) time.Duration {
 	until := now.Add(idleInterval)
 	if at, ok := f.replica.NextTimeout(); ok && at.Before(until) {
 		until = at
 	}
-	if !ready && f.feed.waits() && next.Before(until) {
+	if (rests || !ready && f.feed.waits()) && next.Before(until) {
 		until = next
 	}
 	return max(0, until.Sub(now))
