@@ -16,7 +16,7 @@ import (
 
 // A twin is the dumb twin of a feed: it does what the page does with frames.
 type twin struct {
-	t      *testing.T
+	t      testing.TB
 	keys   map[uint64]string
 	values map[uint64][]string
 	last   frame
@@ -39,7 +39,7 @@ type frame struct {
 	Changed [][]json.RawMessage
 }
 
-func newTwin(t *testing.T) *twin {
+func newTwin(t testing.TB) *twin {
 	return &twin{t: t, keys: map[uint64]string{}, values: map[uint64][]string{}}
 }
 
@@ -89,7 +89,7 @@ func texts[V any](m map[string]V) (all []string) {
 
 // A rig is a space, its copy, and a page.
 type rig struct {
-	*testing.T
+	testing.TB
 	now     time.Time
 	store   *replication.Store
 	feed    *feed
@@ -97,8 +97,8 @@ type rig struct {
 	page    *twin
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{T: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
+func newRig(t testing.TB) *rig {
+	r := &rig{TB: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
 	r.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7, Eye: replication.Eye{Key: "player.{client}"}})
 	r.replica = replication.NewReplica("s", r.feed)
 	return r
