@@ -104,8 +104,8 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// publish has the copy follow what a game server publishes, which must be right.
-func (r *rig) publish(body string) {
+// batches returns the batches for what a game server publishes, which must be right.
+func (r *rig) batches(body string) [][]byte {
 	r.Helper()
 	p, err := payload.JSON.Parse([]byte(body), "")
 	if err != nil {
@@ -113,21 +113,39 @@ func (r *rig) publish(body string) {
 	}
 	p.Token = 1
 	r.store.Publish(r.now, p)
-	r.follow()
+	return r.advance()
 }
 
-func (r *rig) follow() {
+func (r *rig) advance() (batches [][]byte) {
 	r.Helper()
 	r.now = r.now.Add(time.Second)
 	for _, out := range r.store.Advance(r.now) {
 		switch out.Kind {
 		case replication.OutputBatch:
-			r.replica.Apply(r.now, out.Data)
+			batches = append(batches, out.Data)
 		case replication.OutputAnswer:
 			if out.Answer.Err != nil {
 				r.Fatal(out.Answer.Err)
 			}
 		}
+	}
+	return batches
+}
+
+// publish has the copy follow what a game server publishes.
+func (r *rig) publish(body string) {
+	r.Helper()
+	r.apply(r.batches(body))
+}
+
+func (r *rig) follow() {
+	r.Helper()
+	r.apply(r.advance())
+}
+
+func (r *rig) apply(batches [][]byte) {
+	for _, b := range batches {
+		r.replica.Apply(r.now, b)
 	}
 	for request, ok := r.replica.Advance(r.now); ok; request, ok = r.replica.Advance(r.now) {
 		for _, part := range r.store.Repair(r.now, request) {
