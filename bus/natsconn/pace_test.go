@@ -30,7 +30,7 @@ func (c *scriptedConn) Read([]byte) (int, error) {
 // TestPacedConn wants a pause after reads that follow one another, but not after those that filled the buffer.
 func TestPacedConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		script := []scripted{{0, 3}, {0, 4}, {0, 8}, {0, 8}, {49 * time.Millisecond, 5}, {50 * time.Millisecond, 6}, {100 * time.Millisecond, 7}}
+		script := []scripted{{0, 3}, {0, 4}, {0, 8}, {0, 8}, {49 * time.Millisecond, 5}, {10 * time.Millisecond, 6}, {100 * time.Millisecond, 7}, {0, 2}}
 		c := &pacedConn{Conn: &scriptedConn{script: script}, every: 50 * time.Millisecond}
 		began := time.Now()
 		var got []string
@@ -44,7 +44,8 @@ func TestPacedConn(t *testing.T) {
 		want := []string{
 			"3 at 0s", "4 at 0s", // the first one followed none
 			"8 at 50ms", "8 at 50ms", "5 at 99ms", // what fills the buffer comes at once
-			"6 at 199ms", "7 at 299ms", // no pause: the one before came 100 ms after its predecessor
+			"6 at 159ms", "7 at 309ms", // each after a pause
+			"2 at 309ms", // no pause: the one before came late
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("bytes and times of reads: %q, want %q", got, want)
