@@ -44,6 +44,10 @@ type Config struct {
 	// means 65,536.
 	RequestsMax int
 
+	// ReadEvery, if not 0, is for how long a received message may wait for others, so that fewer reads bring them: see
+	// natsconn.ReadEvery.
+	ReadEvery time.Duration
+
 	// OnError, if set, is called with errors that belong to no call: a refused subscription, a
 	// slow handler. It must not block.
 	OnError func(error)
@@ -70,6 +74,9 @@ func (c Config) options() []nats.Option {
 		all = append(all, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
 	all = append(all, c.Security.Options()...)
+	if c.ReadEvery > 0 {
+		all = append(all, natsconn.ReadEvery(c.ReadEvery))
+	}
 	if c.InProcess != nil {
 		all = append(all, nats.InProcessServer(c.InProcess))
 	}

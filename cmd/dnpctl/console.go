@@ -34,7 +34,7 @@ func (c *consoleCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	defer l.Close()
 	b, err := natsbus.Dial(ctx, natsbus.Config{
-		URL: c.NATSURL, Name: "dnpctl console", Security: compose.Security(&c.NATS), MayAnswer: c.subjects().MayAnswer,
+		URL: c.NATSURL, Name: "dnpctl console", Security: compose.Security(&c.NATS), MayAnswer: c.subjects().MayAnswer, ReadEvery: console.ReadEvery,
 		OnError: func(err error) { log.Warn("NATS", "err", err) },
 	}, c.Timeout, log)
 	if err != nil {

@@ -104,7 +104,7 @@ var rules = map[string][]string{
 	"internal/inspect/desk": {"internal/inspect", "internal/telemetry", "bus"}, // a shell
 	"internal/inspect/ask":  {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
 	"internal/top":          {"internal/inspect", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, // pure
-	"internal/console":      {"internal/inspect", "internal/inspect/ask", "bus/natsbus", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "github.com/coder/websocket"},
+	"internal/console":      {"internal/inspect", "internal/inspect/ask", "internal/turn", "bus/natsbus", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "github.com/coder/websocket"},
 	"internal/turn":         {}, // for shells
 	"internal/turn/heap":    {}, // pure
 

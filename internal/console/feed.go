@@ -23,7 +23,8 @@ const (
 // since the one before. A value that changes several times between two frames is there once.
 type feed struct {
 	space     string
-	dirty     []*replication.State // whose values or description are to be told
+	whole     []*replication.State // that are to be told with everything about them
+	changed   []*replication.State // of which values are to be told
 	gone      []uint64
 	groups    map[string][]string  // by client; what is to be told
 	interests map[string]*interest // by name; what is to be told
@@ -34,27 +35,27 @@ type feed struct {
 
 // A pending is what a page has not been told of a state. It is the Data of the state.
 type pending struct {
-	listed  bool // in dirty
-	whole   bool // everything, not only the values of mask
+	whole   bool // is in that list
+	changed bool // is in that list
 	gone    bool
-	mask    netstate.Mask
-	structs linkmsg.Description // what the link message tells of the components of values
+	mask    netstate.Mask        // of values that changed
+	few     [1]uint64            // the mask of a state with few values, beside the rest of what a change touches
+	structs *linkmsg.Description // what the link message tells of the components of values; nil without such values
 }
 
 func newFeed(space string) *feed {
 	return &feed{space: space, groups: make(map[string][]string), interests: make(map[string]*interest), eyes: make(map[string]struct{})}
 }
 
-// of returns what is pending of a state, which is listed from now on.
-func (f *feed) of(s *replication.State) *pending {
+// of returns what is pending of a state.
+func of(s *replication.State) *pending {
 	p, ok := s.Data.(*pending)
 	if !ok {
-		p = &pending{mask: netstate.NewMask(len(s.Desc.Values))}
+		p = new(pending)
+		if p.mask = p.few[:]; len(s.Desc.Values) > 64 {
+			p.mask = netstate.NewMask(len(s.Desc.Values))
+		}
 		s.Data = p
-	}
-	if !p.listed {
-		p.listed = true
-		f.dirty = append(f.dirty, s)
 	}
 	return p
 }
@@ -63,18 +64,32 @@ func (f *feed) of(s *replication.State) *pending {
 func (f *feed) Added(s *replication.State) { f.Described(s) }
 
 func (f *feed) Described(s *replication.State) {
-	p := f.of(s)
-	p.whole = true
-	p.structs = linkmsg.Description{}
+	p := of(s)
+	p.structs = nil
 	if slices.ContainsFunc(s.Desc.Values, func(d replication.ValueDef) bool { return d.Type == wire.TypeData }) {
-		p.structs = linkmsg.Parse(s.Desc.Message)
+		d := linkmsg.Parse(s.Desc.Message)
+		p.structs = &d
+	}
+	if !p.whole {
+		p.whole = true
+		f.whole = append(f.whole, s)
 	}
 }
 
-func (f *feed) Changed(s *replication.State, changed netstate.Mask) { f.of(s).mask.Or(changed) }
+func (f *feed) Changed(s *replication.State, changed netstate.Mask) {
+	p := of(s)
+	if p.whole {
+		return // its values are told with it
+	}
+	p.mask.Or(changed)
+	if !p.changed {
+		p.changed = true
+		f.changed = append(f.changed, s)
+	}
+}
 
 func (f *feed) Removed(s *replication.State) {
-	f.of(s).gone = true
+	of(s).gone = true
 	f.gone = append(f.gone, s.Number)
 }
 
@@ -101,11 +116,11 @@ func (f *feed) event(data []byte) {
 
 // waits reports whether there is something to tell.
 func (f *feed) waits() bool {
-	return len(f.dirty)+len(f.gone)+len(f.groups)+len(f.interests)+len(f.eyes)+len(f.events)+f.missed > 0
+	return len(f.whole)+len(f.changed)+len(f.gone)+len(f.groups)+len(f.interests)+len(f.eyes)+len(f.events)+f.missed > 0
 }
 
 // full reports whether the last frame had no room for everything.
-func (f *feed) full() bool { return len(f.dirty)+len(f.groups)+len(f.eyes) > 0 }
+func (f *feed) full() bool { return len(f.whole)+len(f.changed)+len(f.groups)+len(f.eyes) > 0 }
 
 // A position is what a frame says of the copy.
 type position struct {
@@ -154,37 +169,28 @@ func (f *feed) frame(b []byte, at position) []byte {
 // states appends the states that are new or differ in more than their values, and the values that changed,
 // until the frame is full.
 func (f *feed) states(b []byte, end int) []byte {
-	told := 0
 	b = append(b, `,"states":[`...)
-	first := true
-	for _, s := range f.dirty {
-		p := s.Data.(*pending)
-		if p.whole && !p.gone && len(b) < end {
-			b = separate(b, &first)
-			b = f.state(b, s, p)
-			p.whole = false
-			p.mask.Reset()
+	first, told := true, 0
+	for ; told < len(f.whole) && len(b) < end; told++ {
+		s := f.whole[told]
+		p := of(s)
+		if p.whole = false; !p.gone {
+			b = f.state(separate(b, &first), s, p)
+			p.mask.Reset() // of changes before its description
 		}
 	}
+	f.whole = slices.Delete(f.whole, 0, told)
 	b = append(b, `],"changed":[`...)
-	first = true
-	for _, s := range f.dirty {
-		p := s.Data.(*pending)
-		switch {
-		case p.gone || !p.whole && p.mask.Empty():
-		case p.whole || len(b) >= end:
-			f.dirty[told] = s // comes with a later frame
-			told++
-			continue
-		default:
-			b = separate(b, &first)
-			b = f.values(b, s, p)
+	first, told = true, 0
+	for ; told < len(f.changed) && len(b) < end; told++ {
+		s := f.changed[told]
+		p := of(s)
+		if p.changed = false; !p.gone && !p.mask.Empty() {
+			b = f.values(separate(b, &first), s, p)
 			p.mask.Reset()
 		}
-		p.listed = false
 	}
-	clear(f.dirty[told:])
-	f.dirty = f.dirty[:told]
+	f.changed = slices.Delete(f.changed, 0, told)
 	return append(b, ']')
 }
 
@@ -248,12 +254,12 @@ func (f *feed) values(b []byte, s *replication.State, p *pending) []byte {
 }
 
 func (f *feed) value(b []byte, s *replication.State, p *pending, i int) []byte {
-	t := s.Desc.Values[i].Type
+	t := s.Values.Layout().Type(i)
 	switch {
 	case s.IsNull(i):
 		return append(b, "null"...)
 	case t == wire.TypeData:
-		return payload.AppendStructValue(b, t, replication.DescribedFields(p.structs, i), s.Values.Value(i))
+		return payload.AppendStructValue(b, t, replication.DescribedFields(*p.structs, i), s.Values.Value(i))
 	}
 	return payload.AppendValue(b, t, s.Values.Value(i))
 }

@@ -16,7 +16,7 @@ import (
 
 // A twin is the dumb twin of a feed: it does what the page does with frames.
 type twin struct {
-	t      *testing.T
+	t      testing.TB
 	keys   map[uint64]string
 	values map[uint64][]string
 	last   frame
@@ -39,7 +39,7 @@ type frame struct {
 	Changed [][]json.RawMessage
 }
 
-func newTwin(t *testing.T) *twin {
+func newTwin(t testing.TB) *twin {
 	return &twin{t: t, keys: map[uint64]string{}, values: map[uint64][]string{}}
 }
 
@@ -89,7 +89,7 @@ func texts[V any](m map[string]V) (all []string) {
 
 // A rig is a space, its copy, and a page.
 type rig struct {
-	*testing.T
+	testing.TB
 	now     time.Time
 	store   *replication.Store
 	feed    *feed
@@ -97,15 +97,15 @@ type rig struct {
 	page    *twin
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{T: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
+func newRig(t testing.TB) *rig {
+	r := &rig{TB: t, now: time.Unix(1000, 0), feed: newFeed("s"), page: newTwin(t)}
 	r.store = replication.NewStore(replication.StoreConfig{Space: "s", Epoch: 7, Eye: replication.Eye{Key: "player.{client}"}})
 	r.replica = replication.NewReplica("s", r.feed)
 	return r
 }
 
-// publish has the copy follow what a game server publishes, which must be right.
-func (r *rig) publish(body string) {
+// batches returns the batches for what a game server publishes, which must be right.
+func (r *rig) batches(body string) [][]byte {
 	r.Helper()
 	p, err := payload.JSON.Parse([]byte(body), "")
 	if err != nil {
@@ -113,21 +113,39 @@ func (r *rig) publish(body string) {
 	}
 	p.Token = 1
 	r.store.Publish(r.now, p)
-	r.follow()
+	return r.advance()
 }
 
-func (r *rig) follow() {
+func (r *rig) advance() (batches [][]byte) {
 	r.Helper()
 	r.now = r.now.Add(time.Second)
 	for _, out := range r.store.Advance(r.now) {
 		switch out.Kind {
 		case replication.OutputBatch:
-			r.replica.Apply(r.now, out.Data)
+			batches = append(batches, out.Data)
 		case replication.OutputAnswer:
 			if out.Answer.Err != nil {
 				r.Fatal(out.Answer.Err)
 			}
 		}
+	}
+	return batches
+}
+
+// publish has the copy follow what a game server publishes.
+func (r *rig) publish(body string) {
+	r.Helper()
+	r.apply(r.batches(body))
+}
+
+func (r *rig) follow() {
+	r.Helper()
+	r.apply(r.advance())
+}
+
+func (r *rig) apply(batches [][]byte) {
+	for _, b := range batches {
+		r.replica.Apply(r.now, b)
 	}
 	for request, ok := r.replica.Advance(r.now); ok; request, ok = r.replica.Advance(r.now) {
 		for _, part := range r.store.Repair(r.now, request) {

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -20,6 +21,10 @@ const (
 	silentAfter   = 3 * time.Second        // without a word of the holder, which tells four times a second how far its spaces are
 	queueMax      = 4096                   // messages of NATS that wait for the copy; it asks anew for what does not fit
 )
+
+// ReadEvery is how long messages of NATS may wait for others, for connections that only a Server uses: most change only what
+// the next frame tells.
+const ReadEvery = frameInterval / 4
 
 // live serves the frames of one space as messages of a WebSocket.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +64,7 @@ type follower struct {
 	feed    *feed
 	replica *replication.Replica
 	queue   chan func(f *follower, now time.Time) // from the goroutines of the bus
+	crowded turn.Wake                             // the queue is half full
 	begun   time.Time
 	heard   time.Time // the holder, or the beginning
 	unheard bool      // no relay listened to the last request
@@ -70,14 +76,29 @@ func (f *follower) post(do func(f *follower, now time.Time)) {
 	case f.queue <- do:
 	default:
 	}
+	if len(f.queue) > queueMax/2 {
+		f.crowded.Wake()
+	}
 }
 
-// follow keeps a copy of a space and writes frames until ctx ends or one cannot be written. While one is being
-// written the copy goes on, and what changes goes into the next.
-func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
-	f := &follower{feed: newFeed(space), queue: make(chan func(*follower, time.Time), queueMax), begun: time.Now()}
-	f.heard = f.begun
+// take does what was posted.
+func (f *follower) take(now time.Time) {
+	for range len(f.queue) {
+		(<-f.queue)(f, now)
+	}
+}
+
+// newFollower returns a follower that has nothing.
+func newFollower(space string) *follower {
+	now := time.Now()
+	f := &follower{feed: newFeed(space), queue: make(chan func(*follower, time.Time), queueMax), crowded: turn.NewWake(), begun: now, heard: now}
 	f.replica = replication.NewReplica(space, f.feed)
+	return f
+}
+
+// follow keeps a copy of a space and writes frames until ctx ends or one cannot be written.
+func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
+	f := newFollower(space)
 	shard := cluster.Shard(space, s.cfg.Shards)
 	inbox := s.newInbox()
 	end, err := s.subscribe(f, space, shard, inbox)
@@ -85,6 +106,15 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 	if err != nil {
 		return err
 	}
+	ask := func(request []byte) error {
+		return s.cfg.Bus.Publish(bus.Msg{Subject: s.cfg.Subjects.Repair(shard), Reply: inbox, Data: request})
+	}
+	return f.run(ctx, ask, s.cfg.Bus.Connected, write)
+}
+
+// run does what is posted and writes frames until ctx ends or one cannot be written. While one is being written the copy
+// goes on, and what changes goes into the next. A copy that lacks nothing lets what comes wait until the next frame is due.
+func (f *follower) run(ctx context.Context, ask func(request []byte) error, connected func() bool, write func(frame []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	frames, written := make(chan []byte), make(chan struct{})
@@ -96,39 +126,42 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 	defer func() { cancel(); <-written }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var frame []byte // is ready to be written; nil if there is none
-	size := 0        // of the last one; the next is about as long
+	var frame, writing, spare []byte // is ready to be written; is being written; was written
 	next := f.begun
 	for {
 		now := time.Now()
+		f.take(now)
 		if request, ok := f.replica.Advance(now); ok {
-			err := s.cfg.Bus.Publish(bus.Msg{Subject: s.cfg.Subjects.Repair(shard), Reply: inbox, Data: request})
-			if err != nil && !lossy(err) {
+			if err := ask(request); err != nil && !lossy(err) {
 				return err
 			}
 		}
 		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
-			frame = f.feed.frame(make([]byte, 0, size+size/4), f.position(now, s.cfg.Bus.Connected()))
-			size = len(frame)
+			frame = f.feed.frame(spare[:0], f.position(now, connected()))
 			next = now.Add(frameInterval)
 			if f.feed.full() {
 				next = now
 			}
 		}
-		out := frames
+		out, in := frames, f.queue
 		if frame == nil {
 			out = nil
 		}
-		timer.Reset(f.wait(now, next, frame != nil))
+		rests := f.replica.Complete() && now.Before(next)
+		if rests {
+			in = nil
+		}
+		timer.Reset(f.wait(now, next, rests, frame != nil))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-written:
 			return failed
 		case out <- frame:
-			frame = nil
-		case do := <-f.queue:
+			frame, writing, spare = nil, frame, writing // the one before has been written
+		case do := <-in:
 			do(f, time.Now())
+		case <-f.crowded:
 		case <-timer.C:
 		}
 	}
@@ -149,12 +182,12 @@ func writeAll(ctx context.Context, frames <-chan []byte, write func([]byte) erro
 }
 
 // wait returns how long a follower has nothing to do, if nothing comes.
-func (f *follower) wait(now, next time.Time, ready bool) time.Duration {
+func (f *follower) wait(now, next time.Time, rests, ready bool) time.Duration {
 	until := now.Add(idleInterval)
 	if at, ok := f.replica.NextTimeout(); ok && at.Before(until) {
 		until = at
 	}
-	if !ready && f.feed.waits() && next.Before(until) {
+	if (rests || !ready && f.feed.waits()) && next.Before(until) {
 		until = next
 	}
 	return max(0, until.Sub(now))
