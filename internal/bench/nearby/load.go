@@ -26,7 +26,8 @@ type Load struct {
 	Seed    uint64
 }
 
-// Bounds of a load. A client and an object take 16 bytes of this process, so both together are bounded.
+// Bounds of a load. A client and an object take 2 bytes of this process, and 24 more if the client ever has it in sight, so both together are
+// bounded. Numbers of objects fit into 16 bits.
 const (
 	statesMax  = 60_000
 	clientsMax = 5_000

@@ -126,7 +126,7 @@ func TestWorld(t *testing.T) {
 	}
 	for i := range 50 {
 		p, found := w.at(w.tick, i), map[int]bool{}
-		w.index.near(p, l.reach(), func(i int, square float64) {
+		w.near(p, l.reach(), func(i int, square float64) {
 			if found[i] {
 				t.Fatalf("object %d is found twice", i)
 			}

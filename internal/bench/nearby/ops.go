@@ -88,62 +88,55 @@ func appendPut(b []byte, w *world, i int, seen bool) []byte {
 		b = append(b, `"audience":{"groups":["none"]}`...)
 	}
 	b = fmt.Appendf(b, `,"values":[{"name":"pos","type":"%s","precision":%v,"value":`, valueTypes[0], precision)
-	b = appendPosition(b, w, i)
+	b = appendPosition(b, w.at(w.tick, i))
 	b = fmt.Appendf(b, `},{"name":"rot","type":"%s","value":`, valueTypes[rotation])
 	return append(appendRotation(b, w, i), `}]}`...)
 }
 
 // appendSet appends the op that moves an object.
 func appendSet(b []byte, w *world, i int) []byte {
-	b = append(b, `{"op":"set","key":"`+objectKey...)
-	b = strconv.AppendInt(b, int64(i), 10)
-	b = append(b, `","values":{"0":`...)
-	b = appendPosition(b, w, i)
-	b = append(b, `,"1":`...)
-	return append(appendRotation(b, w, i), `}}`...)
+	t, p := &w.texts.sets[i], w.at(w.tick, i)
+	if len(t.text) == 0 || t.at != p {
+		t.at = p
+		t.text = strconv.AppendInt(append(t.text[:0], `{"op":"set","key":"`+objectKey...), int64(i), 10)
+		t.text = append(appendPosition(append(t.text, `","values":{"0":`...), p), `,"1":`...)
+	}
+	return append(appendRotation(append(b, t.text...), w, i), `}}`...)
 }
 
-// Texts are the numbers of ops as JSON. To write them anew for each of 200,000 changes a second took a third of the generator.
+// Texts are parts of ops. To write them anew for each of 200,000 changes a second takes most of the time of the generator.
 type texts struct {
-	halves map[float32]string // half floats, of which there are 65,536 at most, so that the relay reads the same
-	turns  [turns]string      // the last three components of the rotation for each heading
+	sets  []set
+	turns [headings]string // the last three components of the rotation for each heading
 }
 
-// turns are the headings that rotations tell apart.
-const turns = 1024
+// A set is the op that moves an object, up to its rotation. Few places change in a tick, because half floats are up to 1 apart.
+type set struct {
+	at   point
+	text []byte
+}
 
-func newTexts() *texts {
-	t := &texts{halves: make(map[float32]string)}
+func newTexts(states int) texts {
+	t := texts{sets: make([]set, states)}
 	for i := range t.turns {
-		sin, cos := math.Sincos(math.Pi * float64(i) / turns)
-		b := strconv.AppendFloat(nil, sin, 'f', 3, 32)
+		sin, cos := math.Sincos(math.Pi * float64(i) / headings)
+		b := strconv.AppendFloat(append([]byte(nil), ','), sin, 'f', 3, 32)
 		b = strconv.AppendFloat(append(b, ',', '0', ','), cos, 'f', 3, 32)
-		t.turns[i] = string(b)
+		t.turns[i] = string(append(b, ']'))
 	}
 	return t
 }
 
-func (t *texts) half(x float32) string {
-	text, ok := t.halves[x]
-	if !ok {
-		text = strconv.FormatFloat(float64(x), 'f', -1, 32)
-		t.halves[x] = text
-	}
-	return text
-}
-
-func appendPosition(b []byte, w *world, i int) []byte {
-	p := w.at(w.tick, i)
-	b = append(append(b, '['), w.texts.half(p.x)...)
-	b = append(append(b, `,0,`...), w.texts.half(p.z)...)
+// appendPosition appends the half floats of a place, exactly, so that the relay reads the same.
+func appendPosition(b []byte, p point) []byte {
+	b = strconv.AppendFloat(append(b, '['), float64(p.x), 'f', -1, 32)
+	b = strconv.AppendFloat(append(b, `,0,`...), float64(p.z), 'f', -1, 32)
 	return append(b, ']')
 }
 
 func appendRotation(b []byte, w *world, i int) []byte {
-	turn := int(math.Floor(w.walkers[i].heading/(2*math.Pi)*turns)) & (turns - 1)
 	b = strconv.AppendUint(append(b, '['), uint64(w.tick%cycle), 10)
-	b = append(append(b, ','), w.texts.turns[turn]...)
-	return append(b, ']')
+	return append(b, w.texts.turns[w.walkers[i].direction()]...)
 }
 
 // appendPlayer appends the ops for a client that joined: it sees from an object, and is told which one that is.

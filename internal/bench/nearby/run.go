@@ -243,9 +243,7 @@ func (s *scene) roles(edge int) roles {
 
 // play plays the ticks of a window in a space. With a swarm, its clients count.
 func (s *scene) play(ctx context.Context, space string, w *world, swarm *bench.Swarm) (p played, err error) {
-	line := timeline{load: &s.Load, start: time.Now().Add(startPause), first: w.tick + 1}
-	line.counted = line.first + s.Load.ticks(warmTime)
-	line.end = line.counted + s.Load.ticks(s.Window)
+	line := newTimeline(&s.Load, time.Now().Add(startPause), w.tick+1, s.Load.ticks(warmTime), s.Load.ticks(s.Window))
 	if swarm != nil {
 		swarm.Do(func([]bench.Client) { s.watch.begin(line) })
 	}

@@ -4,6 +4,7 @@ package nearby
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/x448/float16"
@@ -15,8 +16,8 @@ const searchTicks = 20
 
 // An around is an object that is in a band of a client by truth, or may come into one before the next search.
 type around struct {
-	object int32
-	due    uint32 // the first tick in which it may be in another band: until then it is not looked at
+	pair int32
+	due  uint32 // the first tick in which it may be in another band: until then it is not looked at
 }
 
 // A motion bounds how much the distance between what two objects show may change.
@@ -62,39 +63,42 @@ func (v *watch) compare(now time.Time, first, end int) {
 		}
 		eye := v.world.at(v.tick, c.eye)
 		if v.tick >= c.searchAt {
-			v.search(i, eye)
+			v.search(c, eye)
 		}
-		stay := c.around[:0]
-		for _, a := range c.around {
-			if a.due <= v.tick && !v.look(i, eye, &a) {
-				continue
+		gone := false
+		for j := range c.around {
+			if a := &c.around[j]; a.due <= v.tick && !v.look(c, eye, a) {
+				gone = true
 			}
-			stay = append(stay, a)
 		}
-		c.around = stay
+		if gone {
+			c.around = slices.DeleteFunc(c.around, func(a around) bool { return !c.pairs[a.pair].around })
+		}
 		if v.counts && (v.tick+uint32(i))%sampleTicks == 0 {
-			v.sample(now, i)
+			v.sample(now.Sub(v.line.start), c)
 		}
 	}
 }
 
 // search finds what is not around a client yet and may come into its sight before the next search.
-func (v *watch) search(client int, eye point) {
-	c := &v.clients[client]
+func (v *watch) search(c *client, eye point) {
 	c.searchAt = v.tick + searchTicks
 	reach := v.load.Bands[len(v.load.Bands)-1].Within + v.motion.rounding + searchTicks*v.motion.perTick
-	v.world.index.near(eye, reach, func(object int, square float64) {
-		if p := v.pair(client, object); !p.around && square <= reach*reach {
-			p.around = true
-			c.around = append(c.around, around{object: int32(object), due: v.tick})
+	v.world.near(eye, reach, func(object int, square float64) {
+		if square > reach*reach {
+			return
+		}
+		if at := v.pairIndex(c, object); !c.pairs[at].around {
+			c.pairs[at].around = true
+			c.around = append(c.around, around{pair: at, due: v.tick})
 		}
 	})
 }
 
 // look works out the band of an object, and reports whether it stays around the client.
-func (v *watch) look(client int, eye point, a *around) bool {
-	p := v.pair(client, int(a.object))
-	s := square(eye, v.world.at(v.tick, int(a.object)))
+func (v *watch) look(c *client, eye point, a *around) bool {
+	p := &c.pairs[a.pair]
+	s := square(eye, v.world.at(v.tick, int(p.object)))
 	v.place(p, s)
 	ticks := v.motion.ticks(v.load.toBorder(p.band, math.Sqrt(s)))
 	p.around = p.band != beyond || ticks <= searchTicks
@@ -105,11 +109,11 @@ func (v *watch) look(client int, eye point, a *around) bool {
 	return p.around
 }
 
-// seen calls visit for the objects that are in a band of a client by truth.
-func (v *watch) seen(client int, visit func(object int, p *pair)) {
-	for _, a := range v.clients[client].around {
-		if p := v.pair(client, int(a.object)); p.band != beyond {
-			visit(int(a.object), p)
+// seen calls visit for the objects that are in a band of the client by truth.
+func (c *client) seen(visit func(p *pair)) {
+	for i := range c.around {
+		if p := &c.pairs[c.around[i].pair]; p.band != beyond {
+			visit(p)
 		}
 	}
 }

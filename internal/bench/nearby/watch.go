@@ -34,31 +34,56 @@ type watch struct {
 	tick    uint32 // the newest that the publisher has begun
 	counts  bool   // in a window
 	clients []client
-	pairs   []pair // client × States + object
-	ids     int    // LinkIds that offers of objects have used
-	offered int    // pairs that were ever offered
+	ids     int // LinkIds that offers of objects have used
+	offered int // pairs that were ever offered
 	figures window
 	motion  motion
+	waits   waits
 }
 
 // A client is what one client knows.
 type client struct {
 	eye      int      // the object that it is; -1 until it is told
-	links    []int32  // the object of each link, by the order of LinkIds
+	links    []int32  // the pair of each link, by the order of LinkIds
+	pairs    []pair   // of the objects that have been around the client, or were offered to it
+	pairOf   []uint16 // of each object, its pair, counted from 1; 0 for none
 	around   []around // at most one for each object
 	searchAt uint32   // the tick of the next search for more of them
 	bytes    uint64   // received in this window, with headers
 }
 
-// A pair is an object as one client sees it.
+// A pair is an object as one client sees it. Pairs of a client lie together, so that they are in the caches of the processor while a
+// datagram is read: one entry for each object and client would be a miss for each of a million updates a second.
 type pair struct {
 	seen    uint32 // the newest tick that the client shows
 	since   uint32 // the tick with which it came into its band by truth
 	crossed uint32 // the tick of a crossing inwards that does not show yet, or withdrawn; 0 for none
-	band    uint8  // by truth
+	object  uint16
+	part    uint8 // in which the object changes
+	band    uint8 // by truth
 	linked  bool
 	offered bool // ever
 	around  bool // it is in the list of the client
+}
+
+// Waits are times of a load, in ticks.
+type waits struct {
+	settled uint32           // a pair that has been in its band for more than these counts
+	unseen  uint32           // and beyond all bands, for more than these
+	sample  [bandsMax]uint32 // at least these before what is shown counts, by band
+	fresh   [bandsMax]uint32 // see Load.fresh
+}
+
+func newWaits(l *Load) (w waits) {
+	slowest := time.Duration(0)
+	for i := range l.Bands {
+		age := l.ageMax(i)
+		slowest = max(slowest, age)
+		w.sample[i] = uint32((settled + age + l.period() - 1) / l.period())
+		w.fresh[i] = l.fresh(uint8(i))
+	}
+	w.settled, w.unseen = uint32(settled/l.period()), uint32((settled+slowest)/l.period())
+	return w
 }
 
 // A window is what a watch counts.
@@ -78,12 +103,9 @@ type window struct {
 }
 
 func newWatch(l *Load, w *world) *watch {
-	v := &watch{load: l, world: w, clients: make([]client, l.Clients), pairs: make([]pair, l.Clients*l.States), motion: newMotion(l)}
+	v := &watch{load: l, world: w, clients: make([]client, l.Clients), motion: newMotion(l), waits: newWaits(l)}
 	for i := range v.clients {
-		v.clients[i].eye = -1
-	}
-	for i := range v.pairs {
-		v.pairs[i].band = beyond
+		v.clients[i] = client{eye: -1, pairOf: make([]uint16, l.States)}
 	}
 	v.reset()
 	return v
@@ -97,7 +119,21 @@ func (v *watch) reset() {
 	}
 }
 
-func (v *watch) pair(client, object int) *pair { return &v.pairs[client*v.load.States+object] }
+// pair returns what a client has of an object. The result is valid until the client meets another object.
+func (v *watch) pair(client, object int) *pair {
+	c := &v.clients[client]
+	return &c.pairs[v.pairIndex(c, object)]
+}
+
+func (v *watch) pairIndex(c *client, object int) int32 {
+	at := c.pairOf[object]
+	if at == 0 {
+		c.pairs = append(c.pairs, pair{object: uint16(object), part: uint8(v.load.partOf(object)), band: beyond})
+		at = uint16(len(c.pairs))
+		c.pairOf[object] = at
+	}
+	return int32(at) - 1
+}
 
 // Received counts bytes, and ends links that the edge takes down.
 func (v *watch) Received(_ time.Time, client int, data []byte) {
@@ -110,8 +146,8 @@ func (v *watch) Received(_ time.Time, client int, data []byte) {
 	}
 	m, err := wire.ParseLinkDown(data[1:])
 	if slot := bench.SlotOf(m.Link); err == nil && slot < len(c.links) {
-		if object := c.links[slot]; object >= 0 {
-			v.pair(client, int(object)).linked = false
+		if at := c.links[slot]; at >= 0 {
+			c.pairs[at].linked = false
 		}
 		c.links[slot] = noObject
 	}
@@ -145,11 +181,12 @@ func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
 		c.eye, c.links[slot] = n, ownLink
 		return
 	}
-	if c.links[slot] == int32(n) {
+	at := v.pairIndex(c, n)
+	if c.links[slot] == at {
 		return // the offer is repeated
 	}
-	c.links[slot] = int32(n)
-	p := v.pair(client, n)
+	c.links[slot] = at
+	p := &c.pairs[at]
 	v.ids++
 	if !p.offered {
 		v.offered++
@@ -158,7 +195,7 @@ func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
 	for index, rest := 0, m.Values; rest.Len() > 0; index++ {
 		var value []byte
 		if _, value, rest = rest.Next(); index == rotation {
-			v.show(now, client, n, value)
+			v.show(now.Sub(v.line.start), c, p, value)
 		}
 	}
 }
@@ -167,39 +204,38 @@ func (v *watch) Linked(now time.Time, client int, m wire.LinkState) {
 func (v *watch) Updated(now time.Time, client int, data []byte) {
 	c, f := &v.clients[client], &v.figures
 	updates, repeats := f.updates, f.repeats
-	defer func() {
-		if updates, repeats = f.updates-updates, f.repeats-repeats; repeats > 0 {
-			f.again += (uint64(len(data)) + 1 + udpHeaders) * repeats / (updates + repeats)
-		}
-	}()
+	v.read(now.Sub(v.line.start), c, data)
+	if updates, repeats = f.updates-updates, f.repeats-repeats; repeats > 0 {
+		f.again += (uint64(len(data)) + 1 + udpHeaders) * repeats / (updates + repeats)
+	}
+}
+
+func (v *watch) read(now time.Duration, c *client, data []byte) {
 	r := wire.Denetwork.UpdateReader(data)
 	for id, ok := r.NextLink(); ok; id, ok = r.NextLink() {
-		object, slot := int32(noObject), bench.SlotOf(id)
-		if slot < len(c.links) {
-			object = c.links[slot]
-		}
-		if object < 0 {
+		slot := bench.SlotOf(id)
+		if slot >= len(c.links) || c.links[slot] < 0 {
 			return // it has values of other types
 		}
+		p := &c.pairs[c.links[slot]]
 		for index, value, ok := r.NextValue(valueTypes); ok; index, value, ok = r.NextValue(valueTypes) {
 			if index == rotation {
-				v.show(now, client, int(object), value)
+				v.show(now, c, p, value)
 			}
 		}
 	}
 }
 
-// show notes that a client shows the tick in a rotation.
-func (v *watch) show(now time.Time, client, object int, value []byte) {
+// show notes that a client shows the tick in a rotation, at a time since the begin of the timeline.
+func (v *watch) show(now time.Duration, c *client, p *pair, value []byte) {
 	n, ok := tickOf(value, v.tick)
 	if !ok {
 		return
 	}
-	p := v.pair(client, object)
 	newer := n > p.seen
 	p.seen = max(p.seen, n)
-	if p.crossed > 0 && p.crossed != withdrawn && p.band != beyond && n+v.load.fresh(p.band) >= p.crossed {
-		v.crossing(now, client, object, p)
+	if p.crossed > 0 && p.crossed != withdrawn && p.band != beyond && n+v.waits.fresh[p.band] >= p.crossed {
+		v.crossing(now, c, p)
 	}
 	if !v.counts {
 		return
@@ -208,31 +244,18 @@ func (v *watch) show(now time.Time, client, object int, value []byte) {
 	case !newer:
 		v.figures.repeats++
 		return
-	case p.band == beyond && v.inBandFor(p) > settled+v.slowest():
+	case p.band == beyond && v.tick-p.since > v.waits.unseen:
 		v.figures.unseen++
-	case p.band == 0 && v.inBandFor(p) > settled && n >= v.line.counted:
-		v.figures.latency.Add(now.Sub(v.line.due(n, v.load.partOf(object))))
+	case p.band == 0 && v.tick-p.since > v.waits.settled && n >= v.line.counted:
+		v.figures.latency.Add(now - v.line.offset(n, int(p.part)))
 	}
 	v.figures.updates++
 }
 
-// slowest returns the longest period of all bands.
-func (v *watch) slowest() (d time.Duration) {
-	for i := range v.load.Bands {
-		d = max(d, v.load.ageMax(i))
-	}
-	return d
-}
-
-func (v *watch) inBandFor(p *pair) time.Duration {
-	return time.Duration(v.tick-p.since) * v.load.period()
-}
-
 // crossing counts a crossing that shows, or is overdue.
-func (v *watch) crossing(now time.Time, client, object int, p *pair) {
-	due := v.line.due(p.crossed, max(v.load.partOf(object), v.load.partOf(v.clients[client].eye)))
+func (v *watch) crossing(now time.Duration, c *client, p *pair) {
 	if v.counts && p.crossed >= v.line.counted && p.band != beyond {
-		v.figures.crossings[p.band].Add(now.Sub(due))
+		v.figures.crossings[p.band].Add(now - v.line.offset(p.crossed, max(int(p.part), v.load.partOf(c.eye))))
 	}
 	p.crossed = 0
 }
@@ -241,7 +264,7 @@ func (v *watch) crossing(now time.Time, client, object int, p *pair) {
 func (v *watch) begin(line timeline) {
 	v.line, v.counts = line, false
 	for i := range v.clients {
-		v.seen(i, func(_ int, p *pair) { p.crossed = 0 })
+		v.clients[i].seen(func(p *pair) { p.crossed = 0 })
 	}
 }
 
@@ -252,10 +275,12 @@ func (v *watch) count(now time.Time, on bool) {
 		v.counts = true
 		return
 	}
+	since := now.Sub(v.line.start)
 	for i := range v.clients {
-		v.seen(i, func(object int, p *pair) {
-			if p.crossed > 0 && p.crossed != withdrawn && now.Sub(v.line.due(p.crossed, 0)) > crossingMax+v.load.period() {
-				v.crossing(now, i, object, p)
+		c := &v.clients[i]
+		c.seen(func(p *pair) {
+			if p.crossed > 0 && p.crossed != withdrawn && since-v.line.offset(p.crossed, 0) > crossingMax+v.load.period() {
+				v.crossing(since, c, p)
 			}
 		})
 	}
@@ -275,7 +300,7 @@ func (v *watch) place(p *pair, square float64) {
 		p.crossed = 0 // it came back before it showed
 	case p.crossed == withdrawn && inside, p.band < was && p.crossed == 0:
 		p.crossed = 0
-		if !p.linked || p.seen+v.load.fresh(p.band) < v.tick { // a link that slept for a moment only has a value that is fresh enough
+		if !p.linked || p.seen+v.waits.fresh[p.band] < v.tick { // a link that slept for a moment only has a value that is fresh enough
 			p.crossed = v.tick
 		}
 	case p.crossed > 0 && !inside:
@@ -288,24 +313,23 @@ func (v *watch) place(p *pair, square float64) {
 const withdrawn = math.MaxUint32
 
 // sample looks at what a client shows.
-func (v *watch) sample(now time.Time, client int) {
-	v.seen(client, func(object int, p *pair) {
-		if v.inBandFor(p) < settled+v.load.ageMax(int(p.band)) {
+func (v *watch) sample(now time.Duration, c *client) {
+	c.seen(func(p *pair) {
+		if v.tick-p.since < v.waits.sample[p.band] {
 			return
 		}
 		v.figures.samples++
 		if !p.linked {
 			v.figures.missing++
 		}
-		shown := max(p.seen, v.line.first)
-		v.figures.ages[p.band].Add(now.Sub(v.line.due(shown, v.load.partOf(object))))
+		v.figures.ages[p.band].Add(now - v.line.offset(max(p.seen, v.line.first), int(p.part)))
 	})
 }
 
 // lacks returns how many of the objects in sight of clients have no link, and how many there are.
 func (v *watch) lacks() (missing, all int) {
 	for i := range v.clients {
-		v.seen(i, func(_ int, p *pair) {
+		v.clients[i].seen(func(p *pair) {
 			all++
 			if !p.linked {
 				missing++
@@ -327,14 +351,27 @@ func (v *watch) eyes() (n int) {
 
 // A timeline has the times of the ticks of a window.
 type timeline struct {
-	load    *Load
 	start   time.Time
-	first   uint32 // tick that is due at start
-	counted uint32 // the first tick that counts
-	end     uint32 // the first one that is not played any more
+	period  time.Duration
+	after   [partsMax]time.Duration // when in a tick its parts are due
+	first   uint32                  // tick that is due at start
+	counted uint32                  // the first tick that counts
+	end     uint32                  // the first one that is not played any more
+}
+
+// newTimeline returns the timeline of a window that lets some ticks pass before those that count.
+func newTimeline(l *Load, start time.Time, first, warm, counted uint32) timeline {
+	t := timeline{start: start, period: l.period(), first: first, counted: first + warm, end: first + warm + counted}
+	for part := range l.parts() {
+		t.after[part] = l.after(part)
+	}
+	return t
 }
 
 // due returns when a part of a tick is to be published.
-func (t *timeline) due(n uint32, part int) time.Time {
-	return t.start.Add(time.Duration(int32(n-t.first))*t.load.period() + t.load.after(part))
+func (t *timeline) due(n uint32, part int) time.Time { return t.start.Add(t.offset(n, part)) }
+
+// offset is due, since the start.
+func (t *timeline) offset(n uint32, part int) time.Duration {
+	return time.Duration(int32(n-t.first))*t.period + t.after[part]
 }

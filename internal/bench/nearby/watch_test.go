@@ -77,7 +77,7 @@ func newTranscript(t *testing.T) *transcript {
 	for i := range w.walkers {
 		w.walkers[i] = walker{x: -190, z: -190} // all but those that a test places are far away
 	}
-	s.v.line = timeline{load: l, start: s.now, first: 1, counted: 1}
+	s.v.line = newTimeline(l, s.now, 1, 0, 0)
 	s.v.world.walkers[0] = walker{x: -100, z: 100}
 	s.v.Linked(s.now, 0, wire.LinkState{Link: 0x8000, Message: []byte("me0")})
 	return s
@@ -146,7 +146,7 @@ func TestWatchBands(t *testing.T) {
 	l.States, l.Clients, l.Side = 150, 5, 300
 	w := newWorld(l)
 	v := newWatch(l, w)
-	twin := make([]uint8, len(v.pairs))
+	twin := make([]uint8, l.Clients*l.States)
 	for i := range twin {
 		twin[i] = beyond
 	}
@@ -173,10 +173,11 @@ func TestWatchBands(t *testing.T) {
 				if twin[at] = l.band(was, square(eye, w.at(w.tick, object))); twin[at] != was {
 					crossings++
 				}
-				if got := v.pairs[at].band; got != twin[at] {
-					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, got, twin[at])
+				p := v.pair(i, object)
+				if p.band != twin[at] {
+					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, p.band, twin[at])
 				}
-				v.pairs[at].crossed = 0 // what is not shown yet is looked at in each tick
+				p.crossed = 0 // what is not shown yet is looked at in each tick
 			}
 		}
 	}

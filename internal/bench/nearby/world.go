@@ -18,12 +18,26 @@ type world struct {
 	walkers []walker
 	tick    uint32
 	history [historyTicks][]point
-	index   index // of the newest tick
-	texts   *texts
+	index   index  // of the tick indexed, for near
+	indexed uint32 // counted from 1
+	ways    [headings]way
+	texts   texts
 }
 
 // A walker is an object as it really is. Its way is a random walk: the heading turns a little in each tick.
 type walker struct{ x, z, heading, speed float64 }
+
+// A way is where a heading leads, as parts of 1. Walkers go in one of many directions, because to work out sine and cosine of each
+// heading takes longer than everything else that a walker does.
+type way struct{ sin, cos float64 }
+
+// headings are the directions that walkers and rotations tell apart, a power of two.
+const headings = 1024
+
+// direction returns the number of the direction of a heading.
+func (o *walker) direction() int {
+	return int(math.Floor(o.heading*(headings/(2*math.Pi)))) & (headings - 1)
+}
 
 // A point is where clients see an object, in half floats.
 type point struct{ x, z float32 }
@@ -36,7 +50,11 @@ const (
 )
 
 func newWorld(l *Load) *world {
-	w := &world{load: l, rand: rand.New(rand.NewPCG(l.Seed, 0)), walkers: make([]walker, l.States), texts: newTexts()}
+	w := &world{load: l, rand: rand.New(rand.NewPCG(l.Seed, 0)), walkers: make([]walker, l.States)}
+	for i := range w.ways {
+		w.ways[i].sin, w.ways[i].cos = math.Sincos(2 * math.Pi * float64(i) / headings)
+	}
+	w.texts = newTexts(l.States)
 	for i := range w.history {
 		w.history[i] = make([]point, l.States)
 	}
@@ -57,9 +75,8 @@ func (w *world) step() {
 	for i := range w.walkers {
 		o := &w.walkers[i]
 		o.heading += (2*w.rand.Float64() - 1) * turnMax
-		sin, cos := math.Sincos(o.heading)
-		way := o.speed / float64(w.load.Hz)
-		o.x, o.z = o.x+way*cos, o.z+way*sin
+		to, length := &w.ways[o.direction()], o.speed/float64(w.load.Hz)
+		o.x, o.z = o.x+length*to.cos, o.z+length*to.sin
 		if math.Abs(o.x) > half || math.Abs(o.z) > half {
 			o.x, o.z = min(max(o.x, -half), half), min(max(o.z, -half), half)
 			o.heading += math.Pi
@@ -75,7 +92,15 @@ func (w *world) show() {
 	for i, o := range w.walkers {
 		at[i] = point{half(o.x), half(o.z)}
 	}
-	w.index.build(at, w.load.Side, w.load.reach())
+}
+
+// near calls visit for at least the objects that are within reach of p in the newest tick.
+func (w *world) near(p point, reach float64, visit func(i int, square float64)) {
+	if w.indexed != w.tick+1 {
+		w.index.build(w.history[w.tick%historyTicks], w.load.Side, w.load.reach())
+		w.indexed = w.tick + 1
+	}
+	w.index.near(p, reach, visit)
 }
 
 func half(x float64) float32 { return float16.Fromfloat32(float32(x)).Float32() }
