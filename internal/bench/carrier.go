@@ -41,6 +41,7 @@ type arrival struct {
 	client   int    // less than 0 or beyond the last for none
 	data     []byte // nil if the connection of the client has ended
 	baseline bool   // it is not from the edge of the client
+	stamp    int64  // when the kernel had it, in Unix nanoseconds; 0 if that is not known
 }
 
 // openCarrier opens the carrier for the clients of a case.
@@ -64,12 +65,12 @@ type udpCarrier struct {
 }
 
 func (u *udpCarrier) datagram(i int) arrival {
-	from, to, data := u.Socket.datagram(i)
+	from, to, data, stamp := u.Socket.datagram(i)
 	client := int(to) - firstAddress
 	if len(data) == 0 {
 		client = -1
 	}
-	return arrival{client: client, data: data, baseline: client >= 0 && from != u.edgeOf(client)}
+	return arrival{client: client, data: data, baseline: client >= 0 && from != u.edgeOf(client), stamp: stamp}
 }
 
 func (u *udpCarrier) send(client int, data []byte) {

@@ -72,7 +72,7 @@ func (f *Forger) Send(ctx context.Context, n, rate int) float64 {
 func (f *Forger) look() {
 	n, _ := f.socket.read() // without answers the result is 0
 	for i := range n {
-		_, _, data := f.socket.datagram(i)
+		_, _, data, _ := f.socket.datagram(i)
 		f.seen, f.seenBytes = f.seen+1, f.seenBytes+len(data)
 	}
 }

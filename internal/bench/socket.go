@@ -34,6 +34,9 @@ const (
 	// A control message with a struct in_pktinfo, which has an interface number, the local
 	// address and the address, 4 bytes each, and 4 bytes of padding.
 	pktinfoBytes = unix.SizeofCmsghdr + 16
+
+	// A control message with the time at which the kernel had the datagram, a struct timespec.
+	stampBytes = unix.SizeofCmsghdr + 16
 )
 
 // A mmsghdr is the kernel's struct mmsghdr.
@@ -61,7 +64,7 @@ type Socket struct {
 type batch struct {
 	memory  [socketBatch][slotBytes]byte
 	names   [socketBatch]unix.RawSockaddrInet4
-	control [socketBatch][pktinfoBytes]byte
+	control [socketBatch][pktinfoBytes + stampBytes]byte
 	iovecs  [socketBatch]unix.Iovec
 	headers [socketBatch]mmsghdr
 }
@@ -104,6 +107,11 @@ func setReadBuffer(fd, size int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
 }
 
+// stamp has the kernel tell the time at which it had each datagram, in nanoseconds of the wall clock.
+func (s *Socket) stamp() error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
+}
+
 // Close closes the socket.
 func (s *Socket) Close() { _ = unix.Close(s.fd) } // an error would change nothing
 
@@ -111,7 +119,7 @@ func (s *Socket) Close() { _ = unix.Close(s.fd) } // an error would change nothi
 func (s *Socket) read() (n int, err error) {
 	for i := range s.in.headers {
 		h := &s.in.headers[i].hdr
-		h.Controllen = pktinfoBytes
+		h.Controllen = uint64(len(s.in.control[i]))
 		s.in.iovecs[i].Len = slotBytes
 	}
 	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in.headers[0])),
@@ -125,13 +133,22 @@ func (s *Socket) read() (n int, err error) {
 	return 0, os.NewSyscallError("recvmmsg", errno)
 }
 
-// datagram returns datagram i of the last read: its source, its destination address and its
-// bytes, which are valid until the next read.
-func (s *Socket) datagram(i int) (from netip.AddrPort, to uint32, data []byte) {
+// datagram returns datagram i of the last read: its source, its destination address, its
+// bytes, which are valid until the next read, and its stamp, 0 for none.
+func (s *Socket) datagram(i int) (from netip.AddrPort, to uint32, data []byte, stamp int64) {
 	b := &s.in
 	from = netip.AddrPortFrom(netip.AddrFrom4(b.names[i].Addr), swap16(b.names[i].Port))
-	to = binary.BigEndian.Uint32(b.control[i][unix.SizeofCmsghdr+8:])
-	return from, to, b.memory[i][:min(b.headers[i].len, slotBytes)]
+	control := b.control[i][:min(b.headers[i].hdr.Controllen, uint64(len(b.control[i])))]
+	for len(control) >= pktinfoBytes { // both have as many bytes
+		switch h := (*unix.Cmsghdr)(unsafe.Pointer(&control[0])); {
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO:
+			to = binary.BigEndian.Uint32(control[unix.SizeofCmsghdr+8:])
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_TIMESTAMPNS:
+			stamp = (*unix.Timespec)(unsafe.Pointer(&control[unix.SizeofCmsghdr])).Nano()
+		}
+		control = control[pktinfoBytes:]
+	}
+	return from, to, b.memory[i][:min(b.headers[i].len, slotBytes)], stamp
 }
 
 // Room returns a buffer for the next datagram to send.

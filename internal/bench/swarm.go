@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type Swarm struct {
 	// Login returns the message with which a client logs in. Set it before clients connect; nil
 	// means that they do not log in.
 	Login func(index int) []byte
+
+	look time.Duration // see Pace; 0 if it was not called
 
 	// Watch is told what clients receive; nil means that nothing is. Set it before clients connect.
 	Watch Watcher
@@ -140,6 +143,13 @@ func newSwarm(s *script, stack *Stack) (*Swarm, error) {
 	return w, nil
 }
 
+// Pace has a swarm whose carrier is UDP look for datagrams each so often, and many at once, instead of whenever one may be there.
+// So they cost less, and what they say of times is exact, because the kernel tells when it had each of them. Call it before Start.
+func (w *Swarm) Pace(look time.Duration) error {
+	w.look = look
+	return w.socket().stamp()
+}
+
 // Start starts the goroutine of the swarm.
 func (w *Swarm) Start() { go w.run() }
 
@@ -152,7 +162,7 @@ func (w *Swarm) run() {
 		case err != nil:
 			Progress("the clients end: %v", err)
 			return
-		case n == 0:
+		case n == 0, w.look > 0 && n < socketBatch:
 			w.pause()
 		}
 	}
@@ -167,7 +177,7 @@ func (w *Swarm) run() {
 
 // pause waits until the next look, in the kernel, because a timer of the runtime would have a thread wait for it in epoll.
 func (w *Swarm) pause() {
-	pause := unix.NsecToTimespec(int64(lookInterval))
+	pause := unix.NsecToTimespec(int64(cmp.Or(w.look, lookInterval)))
 	if w.resting.Load() {
 		pause = unix.NsecToTimespec(int64(restInterval))
 	}
@@ -188,10 +198,15 @@ func (w *Swarm) Stop() {
 func (w *Swarm) turn() (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.read()
+}
+
+func (w *Swarm) read() (n int, err error) {
 	if n, err = w.carrier.read(); err != nil {
 		return 0, err
 	}
 	now := time.Now()
+	wall := now.UnixNano()
 	w.connectDue(now)
 	last := w.line.last(now)
 	for i := range n {
@@ -201,7 +216,11 @@ func (w *Swarm) turn() (n int, err error) {
 		case a.data == nil:
 			w.close(a.client)
 		case !a.baseline:
-			w.receive(now, last, a.client, a.data)
+			at := now
+			if a.stamp != 0 {
+				at = now.Add(-time.Duration(max(0, wall-a.stamp)))
+			}
+			w.receive(at, last, a.client, a.data)
 		case w.window == nil && wire.Command(a.data[0]) == wire.CommandLinkUpdate:
 			// A datagram of a baseline, outside of windows. It is read like one of an edge,
 			// because reading slows a sender on the other hyperthread of the core.
@@ -458,6 +477,22 @@ func (w *Swarm) Do(f func(clients []Client)) {
 	f(w.clients)
 	w.carrier.Flush()
 }
+
+// DoNow is Do after the clients have received what has arrived, for f that asks what they show: whoever waits for a core shows what is
+// in its socket already.
+func (w *Swarm) DoNow(f func(clients []Client)) {
+	w.Do(func(clients []Client) {
+		for range catchUpMax {
+			if n, err := w.read(); n < socketBatch || err != nil { // run gets the error too
+				break
+			}
+		}
+		f(clients)
+	})
+}
+
+// catchUpMax bounds the batches that DoNow reads, so that it ends although edges send more: so many fill the buffer of the socket.
+const catchUpMax = swarmBuffer / slotBytes / socketBatch
 
 // Send sends a datagram as a client, with the address of the client. It is called in Do.
 func (w *Swarm) Send(index int, data []byte) { w.send(index, append(w.carrier.Room(), data...)) }

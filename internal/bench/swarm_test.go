@@ -11,16 +11,25 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/udp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // TestSwarm links 300 clients to two states of a server that is not an edge, so that
-// what the swarm counts can be counted beside it.
+// what the swarm counts can be counted beside it. A swarm with a pace counts the same.
 func TestSwarm(t *testing.T) {
+	t.Run("without a pace", func(t *testing.T) { testSwarm(t, func(*Swarm) error { return nil }) })
+	t.Run("with a pace", func(t *testing.T) { testSwarm(t, func(w *Swarm) error { return w.Pace(time.Millisecond) }) })
+}
+
+func testSwarm(t *testing.T, pace func(*Swarm) error) {
 	const clients, ticks = 300, 5
 	c := Case{States: 2, Hz: 20, Clients: clients}
 	s := newServer(t, newScript(&c))
 	w, err := newSwarm(s.script, &Stack{Edges: []netip.AddrPort{s.socket.LocalAddr()}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pace(w); err != nil {
 		t.Fatal(err)
 	}
 	w.Start()
@@ -52,6 +61,47 @@ func TestSwarm(t *testing.T) {
 		t.Errorf("clients came from %d addresses, want %d", len(s.addresses), clients)
 	}
 }
+
+// TestPace checks that a swarm with a pace knows when datagrams arrived, however late it reads them, and has read them before it
+// asks what clients show. The goroutine of the swarm does not run.
+func TestPace(t *testing.T) {
+	c := Case{States: 1, Hz: 20, Clients: 1}
+	s := newServer(t, newScript(&c))
+	w, err := newSwarm(s.script, &Stack{Edges: []netip.AddrPort{s.socket.LocalAddr()}})
+	if err == nil {
+		err = w.Pace(time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.carrier.Close()
+	seen := &arrivals{}
+	w.Watch = seen
+	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 1, 0, 0}), w.socket().port)
+	exact := func() bool {
+		before, had := time.Now(), len(seen.at)
+		s.socket.Writer().Send(to, append(s.socket.Writer().Datagram(3), byte(wire.CommandReliableAck), 0, 0))
+		if err := s.socket.Writer().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		sent, shown := time.Now(), 0
+		s.until("the swarm has read what was sent before it looks at the clients", func() bool {
+			w.DoNow(func([]Client) { shown = len(seen.at) })
+			return shown == had+1
+		})
+		at := seen.at[had]
+		return !at.Before(before) && !at.After(sent)
+	}
+	// The kernel begins to note times a while after it was told to, and the wall clock may be set meanwhile.
+	s.until("the time of arrival lies between the calls before and after the datagram was sent", exact)
+}
+
+// Arrivals notes when datagrams arrived.
+type arrivals struct{ at []time.Time }
+
+func (a *arrivals) Received(now time.Time, _ int, _ []byte)     { a.at = append(a.at, now) }
+func (a *arrivals) Linked(_ time.Time, _ int, _ wire.LinkState) {}
+func (a *arrivals) Updated(_ time.Time, _ int, _ []byte)        {}
 
 // A server is an Endpoint with the states of a script.
 type server struct {

@@ -45,6 +45,9 @@ func (s *scene) connect(c *bench.Case, edges []netip.AddrPort, watch bench.Watch
 		return nil, err
 	}
 	swarm.Watch = watch
+	if err := swarm.Pace(lookPause); err != nil {
+		return nil, err
+	}
 	swarm.Start()
 	swarm.Connect(c.Clients)
 	return swarm, nil
@@ -126,7 +129,7 @@ func (s *scene) publish(ctx context.Context, space string, w *world, line *timel
 				return err
 			}
 			if swarm != nil {
-				swarm.Do(func([]bench.Client) {
+				swarm.DoNow(func([]bench.Client) {
 					s.watch.compare(time.Now(), part*s.Load.Clients/parts, (part+1)*s.Load.Clients/parts)
 				})
 			}

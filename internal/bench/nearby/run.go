@@ -42,6 +42,7 @@ const (
 	warmTime   = 1500 * time.Millisecond // the edge refreshes values that stood still while the other space moved
 	quietTime  = 500 * time.Millisecond  // after the last change has left the relay, for what is still on its way
 	startPause = 20 * time.Millisecond
+	lookPause  = time.Millisecond       // between two looks of the clients at what has arrived, which costs as much as 20 updates
 	joinPause  = 200 * time.Millisecond // clients do not answer while all that is in their sight is compared
 )
 
@@ -290,7 +291,7 @@ func edgeOf(space string) int {
 func (s *scene) count(p *played, line *timeline, edge int, swarm *bench.Swarm) {
 	set := func(on bool) {
 		if swarm != nil {
-			swarm.Do(func([]bench.Client) { s.watch.count(time.Now(), on) })
+			swarm.DoNow(func([]bench.Client) { s.watch.count(time.Now(), on) })
 		}
 	}
 	time.Sleep(time.Until(line.due(line.counted, 0)))
