@@ -260,6 +260,11 @@ func (l literal) appendArray(b []byte, t wire.ValueType) ([]byte, *replication.E
 	if kindOf(string(l)) != kindArray {
 		return b, l.mismatch(t)
 	}
+	if t.Kind() == wire.KindFloat {
+		if enc, ok := l.appendDecimals(b, t); ok {
+			return enc, nil
+		}
+	}
 	n := 0
 	for list := inside(string(l)); list != ""; n++ {
 		var raw string
@@ -404,6 +409,11 @@ func integerText(text string) (digits string, fraction bool) {
 
 // appendFloat appends one component of t from the text of a JSON number.
 func appendFloat(b []byte, t wire.ValueType, text string) ([]byte, *replication.Error) {
+	if f, n := decimal(text); n == len(text) && !(t.Width() == 4 && amidFloat32(f)) {
+		if enc, ok := appendRounded(b, t, f); ok {
+			return enc, nil
+		}
+	}
 	bits := 64
 	if t.Width() == 4 {
 		bits = 32
