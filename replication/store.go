@@ -61,6 +61,8 @@ type Store struct {
 
 	records records
 
+	lastSet *stored // by a publisher; nil for none, or it may be gone
+
 	journal journal
 	edit    edit
 	scratch []byte
@@ -81,6 +83,8 @@ type stored struct {
 
 	stage uint8 // of check: index into checkDelays
 	check check
+
+	follower *stored // that a publisher set next the last time; it may be gone
 
 	expiry *expiry // nil for a state that never had a time to live
 

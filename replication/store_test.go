@@ -419,3 +419,51 @@ func TestRestore(t *testing.T) {
 	next.sends("restored states are not emitted; replicas ask", 0,
 		fmt.Sprintf("batch 8 1<0 assign %d.0=3 3:describe 3:3:01000000", 1<<20), "answer 77 (8, 1) durable true")
 }
+
+// TestSetOrder sets states in the same order again and again, while a state that follows another one is removed, comes back, is rolled back,
+// and changes places.
+func TestSetOrder(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	value := func(v byte) Encoded { return Encoded{typ("uint8"), []byte{v}} }
+	put := func(key string) Op {
+		return Op{Kind: OpPut, Key: key, Values: []PutValue{{ValueDef: ValueDef{Name: "n", Type: typ("uint8")}, Value: value(0)}}}
+	}
+	set := func(key string, v byte) Op { return set(key, "n", value(v)) }
+	want := func(why, want string) {
+		t.Helper()
+		got := ""
+		for _, l := range s.List("", 10).States {
+			got += fmt.Sprintf("%s%d ", l.Desc.Key, l.Values.Value(0)[0])
+		}
+		if got != want {
+			t.Fatalf("%s: %s, want %s", why, got, want)
+		}
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		s.ok(put(key))
+	}
+	for v := byte(1); v <= 2; v++ {
+		s.ok(set("a", v))
+		s.ok(set("b", v+10))
+		s.ok(set("c", v+20))
+	}
+	want("set in one order", "a2 b12 c22 ")
+	s.ok(set("a", 3))
+	s.ok(Op{Kind: OpRemove, Key: "b"})
+	s.refuse("the state that followed is gone", CodeUnknownState, `"b"`, set("b", 13))
+	s.ok(set("a", 4))
+	s.ok(put("b"))
+	s.ok(set("b", 14))
+	want("a state with the key of the one that followed", "a4 b14 c22 ")
+	s.refuse("all is rolled back", CodeUnknownState, `"x"`, set("a", 5), put("d"), set("d", 31), set("d", 32), set("x", 1))
+	s.ok(set("a", 6))
+	s.refuse("a state that was rolled back is gone", CodeUnknownState, `"d"`, set("d", 33))
+	s.ok(set("c", 24))
+	s.ok(set("b", 15))
+	want("another order", "a6 b15 c24 ")
+	for _, st := range s.states.all {
+		if st.dead && st.follower != nil {
+			t.Errorf("%q is gone and keeps the memory of what followed it", st.Desc.Key)
+		}
+	}
+}

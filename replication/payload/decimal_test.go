@@ -66,7 +66,7 @@ func TestDecimals(t *testing.T) {
 		{"[1,-2.5,3]", "[1e0,-25e-1,30e-1]"},
 		{"[ 1 , -0 , 0.5 ]", "[1E0,-0e0,5e-1]"},
 		{"[2049,2051,0.00006]", "[2049e0,2051e0,6e-5]"},
-		{"[1,0.1,16777217]", "[1e0,1e-1,16777217e0]"}, // which no half float and no float32 is
+		{"[1,0.1,16777217]", "[1e0,1e-1,16777217e0]"},                            // which no half float and no float32 is
 		{"[0.1,12.789,8.00000524520874]", "[1e-1,12789e-3,800000524520874e-14]"}, // which a float64 rounds to the middle of two float32
 	} {
 		for _, name := range []string{"vector3f16", "vector3f32", "vector3f64"} {

@@ -223,13 +223,13 @@ func (s *scanner) end() bool {
 
 // skip finds c, with white space on both sides.
 func (s *scanner) skip(c byte) bool {
-	if s.peek() != c {
+	if s.at == len(s.text) || s.text[s.at] != c {
 		if s.space(); s.peek() != c {
 			return false
 		}
 	}
 	s.at++
-	if s.peek() <= ' ' {
+	if s.at < len(s.text) && s.text[s.at] <= ' ' {
 		s.space()
 	}
 	return true
@@ -302,34 +302,37 @@ func (s *scanner) numbers() bool {
 
 // number finds a number.
 func (s *scanner) number() bool {
-	if s.peek() == '-' {
-		s.at++
+	i := s.at
+	if i < len(s.text) && s.text[i] == '-' {
+		i++
 	}
-	begin := s.at
-	if n := s.digits(); n == 0 || n > 1 && s.text[begin] == '0' {
+	begin := i
+	if i = digitsEnd(s.text, i); i == begin || i > begin+1 && s.text[begin] == '0' {
 		return false
 	}
-	if s.peek() == '.' {
-		s.at++
-		if s.digits() == 0 {
+	if i < len(s.text) && s.text[i] == '.' {
+		begin = i + 1
+		if i = digitsEnd(s.text, begin); i == begin {
 			return false
 		}
 	}
-	if c := s.peek(); c == 'e' || c == 'E' {
-		s.at++
-		if c = s.peek(); c == '+' || c == '-' {
-			s.at++
+	if i < len(s.text) && s.text[i]|0x20 == 'e' {
+		if i++; i < len(s.text) && (s.text[i] == '+' || s.text[i] == '-') {
+			i++
 		}
-		return s.digits() > 0
+		begin = i
+		if i = digitsEnd(s.text, begin); i == begin {
+			return false
+		}
 	}
+	s.at = i
 	return true
 }
 
-// digits finds digits and returns how many.
-func (s *scanner) digits() int {
-	begin := s.at
-	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
-		s.at++
+// digitsEnd returns the end of the digits from i on.
+func digitsEnd(text string, i int) int {
+	for i < len(text) && text[i]-'0' <= 9 {
+		i++
 	}
-	return s.at - begin
+	return i
 }
