@@ -3,12 +3,14 @@ package publisher
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // An Op is one change: Put, Set, Remove, Audience, Group, Interest or Eye.
@@ -353,7 +355,11 @@ func parse(o Op, form any) (op, error) {
 	if err != nil {
 		return op{}, opError(o, replication.CodeBadRequest, "%v", err)
 	}
-	p, problem := payload.JSON.Parse(body, "")
+	return parseText(o, body)
+}
+
+func parseText(o Op, body []byte) (op, error) {
+	p, problem := new(payload.Parser).Parse(payload.JSON, body, "")
 	if problem != nil {
 		return op{}, &Error{Op: o.name(), Code: Code(problem.Code), Message: problem.Message}
 	}
@@ -412,18 +418,39 @@ func (v Value) json() (valueJSON, error) {
 	return form, err
 }
 
+// encode writes the body by itself: json.Marshal would read each value again. Names are sorted, so that an error is about the same one each time.
 func (o Set) encode() (op, error) {
-	form := changeJSON{Op: "set", Key: o.Key, Values: make(map[string]json.RawMessage, len(o.Values))}
-	for name, v := range o.Values {
-		text, err := encodeValue(v)
+	values := make(map[string]json.RawMessage, len(o.Values))
+	body := appendText([]byte(`{"op":"set","key":`), o.Key)
+	body = append(body, `,"values":{`...)
+	var few [8]string // so that few names are no memory of their own
+	names := few[:0]
+	for name := range o.Values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		value, err := encodeValue(o.Values[name])
 		if err != nil {
 			return op{}, opError(o, replication.CodeTypeMismatch, "value %q: %v", name, err)
 		}
-		form.Values[name] = text
+		if len(values) > 0 {
+			body = append(body, ',')
+		}
+		body = append(append(appendText(body, name), ':'), value...)
+		values[name] = value
 	}
-	e, err := parse(o, form)
-	e.values = form.Values
+	e, err := parseText(o, append(body, `}}`...))
+	e.values = values
 	return e, err
+}
+
+// appendText appends a key, or a name, as JSON. Names of values are what they are; others get to the parser, which refuses them.
+func appendText(b []byte, name string) []byte {
+	if subject.ValidKey(name) {
+		return append(append(append(b, '"'), name...), '"')
+	}
+	return append(b, mustMarshal(name)...)
 }
 
 func (o Remove) encode() (op, error) { return parse(o, changeJSON{Op: "remove", Key: o.Key}) }

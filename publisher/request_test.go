@@ -299,6 +299,30 @@ func BenchmarkReassert(b *testing.B) {
 	}
 }
 
+// BenchmarkPost posts sets of position and rotation of 500 states, and writes the publish.
+func BenchmarkPost(b *testing.B) {
+	s := quietSpace()
+	var ops []Op
+	for i := range opsMax {
+		key := "npc" + strconv.Itoa(i)
+		if err := s.Post(Put{Key: key, Values: []Value{{Name: "pos", Type: "vector3f32", Value: [3]float32{}}, {Name: "rot", Type: "quaternionf16", Value: [4]float32{}}}}); err != nil {
+			b.Fatal(err)
+		}
+		ops = append(ops, Set{key, Values{"pos": []float32{float32(i), 2, 3.5}, "rot": []float32{0, 0.5, 0, 1}}})
+	}
+	b.ReportAllocs()
+	before := cpuTime(b)
+	defer func() { b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N*opsMax), "cpu-ns/set") }()
+	for b.Loop() {
+		for !s.out.empty() {
+			s.compose(&request{})
+		}
+		if err := s.Post(ops...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // cpuTime returns the processor time of this process, which a busy machine does not change much.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage

@@ -138,7 +138,7 @@ func (st *state) appendSet(b []byte, key string, sets map[string]bool) []byte {
 		if len(b) > first {
 			b = append(b, ',')
 		}
-		b = append(append(append(b, mustMarshal(name)...), ':'), value...)
+		b = append(append(appendText(b, name), ':'), value...)
 	}
 	if len(b) == first {
 		return b[:start]
