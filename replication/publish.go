@@ -216,33 +216,35 @@ func (s *Store) apply(op *Op) *Error {
 	return Errorf(CodeBadRequest, "unknown op")
 }
 
-// follow is lookup for sets. Publishers set many states in the same order again and again, so it looks first at the state that was set
-// behind the last one before. The map of a large space is mostly not in the caches of the processor.
-func (s *Store) follow(key string) (*stored, *Error) {
-	last := s.lastSet
+// A setOrder finds the states that publishers set. They set many in the same order again and again, so it looks first at the state that
+// was set behind the last one before. The map of a large space is mostly not in the caches of the processor.
+type setOrder struct{ last *stored } // nil for none, or it may be gone
+
+func (o *setOrder) lookup(states *table[*stored], key string) (*stored, *Error) {
+	last := o.last
 	if last != nil && last.follower != nil && !last.follower.dead && last.follower.Desc.Key == key {
-		s.lastSet = last.follower
-		return s.lastSet, nil
+		o.last = last.follower
+		return o.last, nil
 	}
-	st, err := s.states.lookup(key)
+	st, err := states.lookup(key)
 	if err != nil {
 		return nil, err
 	}
 	if last != nil && !last.dead {
 		last.follower = st
 	}
-	s.lastSet = st
+	o.last = st
 	return st, nil
 }
 
 // unlist takes st out of the table. Each state that remains keeps the memory of at most one that is gone, because those have no follower.
-func (s *Store) unlist(st *stored) {
-	s.states.detach(st)
+func (st *stored) unlist(states *table[*stored]) {
+	states.detach(st)
 	st.follower = nil
 }
 
 func (s *Store) set(op *Op) *Error {
-	st, err := s.follow(op.Key)
+	st, err := s.setOrder.lookup(&s.states, op.Key)
 	if err != nil {
 		return err
 	}
@@ -437,7 +439,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	s.expiries.mention(st)
 	s.records.use(st.Desc.Interest, 1)
 	s.journal.note(func() {
-		s.unlist(st)
+		st.unlist(&s.states)
 		s.records.use(st.Desc.Interest, -1)
 	})
 	s.batch.mark(st)
@@ -446,7 +448,7 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 
 // detach removes st, and tells the replicas that know it.
 func (s *Store) detach(st *stored) {
-	s.unlist(st)
+	st.unlist(&s.states)
 	expires := st.expires()
 	if expires {
 		s.expiries.heap.Remove(st)

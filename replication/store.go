@@ -61,7 +61,7 @@ type Store struct {
 
 	records records
 
-	lastSet *stored // by a publisher; nil for none, or it may be gone
+	setOrder setOrder
 
 	journal journal
 	edit    edit
