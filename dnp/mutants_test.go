@@ -117,6 +117,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "trials_unbounded", File: windowFile, Old: "if w.trials >= trialsMax {", New: "if false {", Run: "^TestTrial"},
 	{Name: "link_0_answers_a_trial", File: "dnp/evidence.go", Old: "q.unclear != 0 && m.Link == q.unclear", New: "m.Link == q.unclear", Run: "^TestTrialOfNoLink$"},
 	{Name: "trial_of_an_earlier_owner_forgotten", File: "dnp/evidence.go", Old: "return !w.untried() || w.trial() >= 0", New: "return !w.untried()", Run: "^TestTrialTakenOver$"},
+	{Name: "parts_in_the_log_are_forgotten", File: "dnp/journal.go", Old: "case SentPart:\n\t\tw.long", New: "case SentFrozen + 1:\n\t\tw.long", Run: "^TestTrialInTheLog$"},
 	{Name: "trial_of_a_server", File: "dnp/conn.go", Old: "c.send.long = longTaken // a server", New: "// a server", Run: "^TestTrialOfClient$"},
 	{Name: "farewell_refused_and_link_kept", File: "dnp/evidence.go", Old: "if m.takeDown {", New: "if false {", Run: "^TestTrialFarewell$"},
 	{Name: "stuck_is_a_timeout", File: windowFile, Old: "return CloseStuck", New: "return CloseTimeout", Run: "^TestStuck$"},

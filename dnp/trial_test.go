@@ -382,6 +382,45 @@ func TestTrialTakenOver(t *testing.T) {
 	}
 }
 
+// TestTrialInTheLog: a part in the log shows that the peer takes long messages, so a successor that replays it
+// sends the next long message without another trial.
+func TestTrialInTheLog(t *testing.T) {
+	cfg := quiet()
+	cfg.Logged = true
+	s, r := serve(t, cfg), newTest(t, cfg)
+	empty := s.c.AppendCheckpoint(nil)
+	var log []Changes
+	store := func() {
+		log = append(log, cloneChanges(s.c.Changes(1<<20)))
+		s.c.Stored()
+		s.pump()
+	}
+	s.sendLong()
+	store()
+	first := s.trial("the first long message waits for a trial", 0)
+	s.recv("07 " + first)
+	store()
+	second := s.asks("another question follows the answer", 2)
+	s.recv("07 " + second)
+	store()
+	r.now = s.now
+	var err error
+	if r.c, err = r.e.Restore(r.now, peerAddr, empty, unresolvedSource); err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range log {
+		if err := r.c.Replay(r.now, ch, unresolvedSource); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.store()
+	r.sendLong()
+	ch := r.c.Changes(1 << 20)
+	if len(ch.Sent) != 3 || ch.Sent[0].Kind != SentPart || ch.Sent[2].Kind != SentMessage {
+		t.Errorf("the successor goes on with %+v, want the parts of the long message, and the short one", ch.Sent)
+	}
+}
+
 // successorOf restores the connection once more, with what was sent counted as sent.
 func (s *connTest) successorOf() *connTest {
 	o := s.successor()

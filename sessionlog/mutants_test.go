@@ -23,7 +23,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "take_down_before_commit", File: "dnp/link.go", Old: "t.log.linkChanged(id, LinkTakenDown)\n\t\treturn", New: "t.startDown(id)\n\t\treturn"},
 	{Name: "no_window_edge", File: "dnp/sendwindow.go", Old: "\t\tw.acknowledged(o)\n", New: ""},
 	{Name: "trial_is_not_made", File: "dnp/evidence.go", Old: "return w.long < longTaken && len(w.queue) > 0", New: "return false && len(w.queue) > 0"},
-	{Name: "parts_in_the_log_are_forgotten", File: "dnp/journal.go", Old: "case SentPart:\n\t\tw.long", New: "case SentFrozen + 1:\n\t\tw.long"},
 	{Name: "trial_acknowledged_by_a_part", File: "dnp/reliable.go", Old: "if o.seen = o.tries(); !o.seen {", New: "if o.seen = o.tries(); true {"},
 	{Name: "replay_without_acks", File: "dnp/journal.go", Old: "if n < ch.Acked ||", New: "if false &&"},
 	{Name: "replay_sent_first", File: "dnp/journal.go", Old: "\tc.links.replayAcks(ch, t) // of what earlier changes sent, which made room for these\n", New: ""},
