@@ -67,10 +67,13 @@ func TestRefused(t *testing.T) {
 	good := token.Claims{Client: "alice", Space: "arena", Expires: time.Now().Add(time.Hour)}
 	for want, change := range map[string]func(*token.Claims){
 		`client ""`:           func(c *token.Claims) { c.Client = "" },
+		`client "a b"`:        func(c *token.Claims) { c.Client = "a b" },
 		`space "a b"`:         func(c *token.Claims) { c.Space = "a b" },
 		`group "red."`:        func(c *token.Claims) { c.Groups = []string{"red."} },
 		"33 groups":           func(c *token.Claims) { c.Groups = slices.Repeat([]string{"a"}, 33) },
-		"which has passed":    func(c *token.Claims) { c.Expires = time.Time{} },
+		"which has passed":    func(c *token.Claims) { c.Expires = time.Now().Add(-time.Second) },
+		"expires at 0001":     func(c *token.Claims) { c.Expires = time.Time{} },
+		"\nid of 130 bytes":   func(c *token.Claims) { c.Client, c.ID = "", strings.Repeat("x", 130) }, // every problem is told
 		"at most 24h0m0s":     func(c *token.Claims) { c.Expires = time.Now().Add(25 * time.Hour) },
 		"id of 129 bytes":     func(c *token.Claims) { c.ID = strings.Repeat("x", 129) },
 		"bytes, at most 1350": func(c *token.Claims) { c.Groups = slices.Repeat([]string{strings.Repeat("x", 64)}, 32) },
@@ -83,6 +86,29 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := token.Sign(nil, good); err == nil {
 		t.Error("a token without a key")
+	}
+}
+
+// TestSignAtTheBounds has the most that an edge takes, and what Sign chooses by itself.
+func TestSignAtTheBounds(t *testing.T) {
+	key, keys := newKey(t)
+	now := time.Now()
+	ids := map[string]bool{}
+	for _, id := range []string{strings.Repeat("x", 128), "", ""} {
+		text, err := token.Sign(key, token.Claims{Client: "alice", Space: "arena", Groups: slices.Repeat([]string{"a"}, 32), Expires: now.Add(24 * time.Hour), ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, reason := keys.Verify(now, []byte(text))
+		if reason != auth.None || len(got.Groups) != 32 || id != "" && got.ID != id {
+			t.Errorf("the edge reads %+v, %v", got, reason)
+		}
+		if ids[got.ID] = true; auth.LookAt(now, text).Key != token.KeyID(key) {
+			t.Errorf("the token names the key %q, KeyID says %q", auth.LookAt(now, text).Key, token.KeyID(key))
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("three tokens have the ids %v, so one is refused as used already", ids)
 	}
 }
 
