@@ -1,7 +1,11 @@
 package dnprelaytest_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +29,9 @@ func TestStart(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			srv := dnprelaytest.Config{Space: space}.Start(t)
+			if want := cmp.Or(space, "demo"); srv.Space != want {
+				t.Fatalf("clients join %s, want %s", srv.Space, want)
+			}
 			p, err := publisher.Connect(ctx, publisher.Config{URL: srv.NATS, Retry: time.Millisecond, Probe: 10 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
@@ -50,6 +57,15 @@ func TestStart(t *testing.T) {
 				}
 			}
 			await(93)
+			position := func() publisher.Position {
+				t.Helper()
+				p, err := room.Publish(ctx, publisher.Put{Key: "wall", Values: []publisher.Value{{Type: "uint8", Value: 1}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}
+			before := position()
 			srv.StopRelay()
 			if err := bound.Set(tower{HP: 92}); err != nil {
 				t.Fatal(err)
@@ -59,6 +75,36 @@ func TestStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			await(92)
+			if after := position(); after.Epoch <= before.Epoch {
+				t.Errorf("the second relay has epoch %d, the first had %d: game servers do not tell it everything again", after.Epoch, before.Epoch)
+			}
+			srv.StartRelay() // ends the second one
+			if err := room.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
 		})
+	}
+}
+
+// A failing test notes why it fails, and ends the goroutine like the real one.
+type failing struct {
+	testing.TB
+	why chan string
+}
+
+func (f failing) Fatalf(format string, args ...any) {
+	f.why <- fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// TestBadSpace: what cannot run fails the test at once, with the reason.
+func TestBadSpace(t *testing.T) {
+	f := failing{t, make(chan string, 1)}
+	go func() {
+		dnprelaytest.Config{Space: "a b"}.Start(f)
+		f.why <- "nothing"
+	}()
+	if why := <-f.why; !strings.Contains(why, `an edge: `) || !strings.Contains(why, `"a b"`) {
+		t.Errorf("the test fails with %q, want what cannot run, and why", why)
 	}
 }

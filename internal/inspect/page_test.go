@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -48,6 +49,43 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPageNames: sessions of one client are two entries, and what is offered again replaces the entry of its name, so
+// that a page has each session once.
+func TestPageNames(t *testing.T) {
+	p := NewPage[Client](Query{Max: 3})
+	for _, c := range []Client{{Client: "b"}, {Client: "a", Session: "1"}, {Client: "a", Session: "2"}, {Client: "a", Session: "1", Writes: 7}} {
+		p.Offer(c.Name(), c)
+	}
+	if l := p.List(); len(l.Entries) != 3 || l.Entries[0].Writes != 7 || l.Entries[1].Session != "2" || l.Entries[2].Client != "b" || l.Next != "" {
+		t.Errorf("the page is %+v", l)
+	}
+}
+
+// TestCut: the next page begins behind the last entry that is left.
+func TestCut(t *testing.T) {
+	l := List[Space]{Entries: []Space{{Space: "a"}, {Space: "b"}, {Space: "c"}}}
+	if c := Cut(l, 2, (*Space).Name); len(c.Entries) != 2 || c.Next != "b" {
+		t.Errorf("two entries of three are %+v", c)
+	}
+	if c := Cut(l, 3, (*Space).Name); len(c.Entries) != 3 || c.Next != "" {
+		t.Errorf("three entries of three are %+v", c)
+	}
+}
+
+// TestMillis: a time is a number of milliseconds with three decimals at most, and comes back.
+func TestMillis(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0", 1500 * time.Microsecond: "1.5", time.Second + time.Microsecond: "1000.001", time.Hour: "3600000"} {
+		form, err := json.Marshal(Millis(d))
+		if err != nil || string(form) != want {
+			t.Errorf("%v is %s, %v, want %s", d, form, err, want)
+		}
+		var m Millis
+		if err := json.Unmarshal(form, &m); err != nil || m != Millis(d) {
+			t.Errorf("%s is read as %v, %v", form, time.Duration(m), err)
+		}
+	}
+}
+
 func TestParseQuery(t *testing.T) {
 	for body, want := range map[string]Query{
 		"":                           {Max: PageDefault},
@@ -87,8 +125,19 @@ func TestLimiter(t *testing.T) {
 	if c.Answered < 590 || c.Answered > 601 || c.Busy < 100 || c.Busy > 111 {
 		t.Errorf("%d answers and %d times busy in 10 s, want a burst of %d and %d a second, and %d a second", c.Answered, c.Busy, answersBurst, answersPerSecond, busyPerSecond)
 	}
-	if l.Take(now.Add(time.Hour)) != Answer {
-		t.Error("a request after an hour is not answered")
+	now = now.Add(time.Hour)
+	answered := 0
+	for range 1000 {
+		if l.Take(now) == Answer {
+			answered++
+		}
+	}
+	if answered != 100 {
+		t.Errorf("%d of 1,000 requests at once are answered after an hour, want a burst of 100", answered)
+	}
+	l.Take(now.Add(-time.Hour))
+	if l.Take(now.Add(time.Second)) != Answer {
+		t.Error("after a step back of the clock no request is answered")
 	}
 }
 

@@ -30,6 +30,8 @@ func TestUnserved(t *testing.T) {
 		{"the edge is away in a space of many sessions", []*Facts{known(func(h *HolderFacts) { h.Connected = 1 })}, []Code{EdgeAway}},
 		{"the session is adopted", []*Facts{known(func(h *HolderFacts) { h.Connected = 1 }), adopting}, []Code{Adopting}},
 		{"the edge that serves counts, and not one that tries", []*Facts{adopting, served, nil}, []Code{OwnState, Linked, UpToDate}},
+		{"of two edges the one counts that began to serve the client last", []*Facts{served, {Edge: &EdgeFacts{Edge: "e2", Epoch: 7, Whole: true, Declined: true, State: &StateFacts{Audience: "all", Included: true}}}, served}, []Code{InAudience, Declined}},
+		{"of two relays that serve the one counts in the highest epoch", []*Facts{known(func(*HolderFacts) {}), known(func(h *HolderFacts) { h.State, h.Epoch = false, 9 }), known(func(*HolderFacts) {})}, []Code{ClientUnknown, NeverPublished}},
 		{"of two relays the one that serves counts", []*Facts{known(func(h *HolderFacts) { h.Loading, h.Epoch = true, 9 }), known(func(*HolderFacts) {})}, []Code{ClientUnknown}},
 	} {
 		var got []Code
