@@ -212,6 +212,35 @@ func TestFeed(t *testing.T) {
 	}
 }
 
+// A page is told everything about a state, and data by the names of their components.
+func TestFeedAbout(t *testing.T) {
+	r := newRig(t)
+	for op, want := range map[string]string{
+		`"access":"read-only","audience":{"all":false},"values":[{"type":"uint8","value":null,"nullable":true}]`:                                                                         `{"key":"k","names":[""],"types":["uint8"],"access":"read-only","audience":"none","priority":1,"levels":0,"message":"k"} null`,
+		`"access":{"writers":["ann"]},"audience":{"groups":["red"],"clients":["bob"]},"priority":3,"lod":[{"groups":["red"],"rate":2}],"values":[{"name":"n","type":"uint8","value":7}]`: `{"key":"k","names":["n"],"types":["uint8"],"access":"writers","writers":["ann"],"audience":"listed","groups":["red"],"clients":["bob"],"priority":3,"levels":1,"message":"k"} 7`,
+		`"audience":{"all":true,"except":{"clients":["bob"]}},"values":[{"type":"uint8","value":7}]`:                                                                                     `{"key":"k","names":[""],"types":["uint8"],"access":"read-only","audience":"all-but","clients":["bob"],"priority":1,"levels":0,"message":"k"} 7`,
+	} {
+		r.publish(`{"op":"put","key":"k",` + op + `}`)
+		if f := r.told(); len(f.States) != 1 || len(f.States[0].Values) != 1 {
+			t.Errorf("%s is told as %+v", op, f.States)
+		} else if got := fmt.Sprintf("%s %s", appendJSON(nil, f.States[0].About), f.States[0].Values[0]); got != want {
+			t.Errorf("%s is told as\n%s, want\n%s", op, got, want)
+		}
+		r.publish(`{"op":"remove","key":"k"}`)
+	}
+	const put = `{"op":"put","key":"d","describe":true,"values":[{"name":"v","type":"data","fields":[{"name":%q,"type":"uint8"}],"value":{%[1]q:5}}]}`
+	for _, name := range []string{"hp", "armour"} {
+		r.publish(fmt.Sprintf(put, name))
+		if f, want := r.told(), fmt.Sprintf(`{%q:5}`, name); len(f.States) != 1 || string(f.States[0].Values[0]) != want {
+			t.Errorf("data are told as %+v, want %s", f.States, want)
+		}
+	}
+	r.publish(`{"op":"put","key":"d","values":[{"name":"v","type":"data","value":"BQ=="}]}`)
+	if f := r.told(); len(f.States) != 1 || string(f.States[0].Values[0]) != `"BQ=="` {
+		t.Errorf("data without components are told as %+v", f.States)
+	}
+}
+
 // A frame that is full leaves the rest to the next ones.
 func TestFeedFrames(t *testing.T) {
 	r := newRig(t)
