@@ -92,6 +92,49 @@ func TestReassertOrder(t *testing.T) {
 	}
 }
 
+// TestForms: the relay gets what the game server said, above all who may see and write a state.
+func TestForms(t *testing.T) {
+	put := func(change func(*Put)) Put {
+		o := Put{Key: "k", Values: []Value{{Type: Uint8, Value: 1}}}
+		change(&o)
+		return o
+	}
+	const values = `,"values":[{"type":"uint8","value":1}]}`
+	for _, c := range []struct {
+		op   Op
+		want string
+	}{
+		{put(func(*Put) {}), `{"op":"put","key":"k","access":"read-only","audience":{"all":true}` + values},
+		{put(func(o *Put) { o.Audience.Nobody = true }), `{"op":"put","key":"k","access":"read-only","audience":{"all":false}` + values},
+		{put(func(o *Put) { o.Audience.Groups = []string{"red"} }), `{"op":"put","key":"k","access":"read-only","audience":{"groups":["red"]}` + values},
+		{put(func(o *Put) { o.Audience.Clients = []string{"ann"} }), `{"op":"put","key":"k","access":"read-only","audience":{"clients":["ann"]}` + values},
+		{put(func(o *Put) { o.Access.All = true }), `{"op":"put","key":"k","access":"read-write","audience":{"all":true}` + values},
+		{put(func(o *Put) { o.Access.Writers = []string{"ann"} }), `{"op":"put","key":"k","access":{"writers":["ann"]},"audience":{"all":true}` + values},
+		{put(func(o *Put) {
+			o.Message, o.Farewell, o.Priority, o.TTL, o.Interest = "m", "f", 3, time.Minute, "walker"
+			o.Details = []Detail{{Clients: []string{"ann"}, Precision: 2, Rate: 5}}
+		}), `{"op":"put","key":"k","message":"m","farewell":"f","access":"read-only","audience":{"all":true},"priority":3,"lod":[{"clients":["ann"],"precision":2,"rate":5}],"interest":"walker","ttl":"1m"` + values},
+		{put(func(o *Put) { o.Describe, o.Interest = true, "" }), `{"op":"put","key":"k","describe":true,"access":"read-only","audience":{"all":true},"interest":null` + values},
+		{put(func(o *Put) { o.Values = []Value{{Name: "n", Type: Uint8, Nullable: true, Min: 1, Max: 9, Rate: 5}} }), `{"op":"put","key":"k","access":"read-only","audience":{"all":true},"values":[{"type":"uint8","name":"n","value":null,"nullable":true,"min":1,"max":9,"rate":5}]}`},
+		{Set{"k", Values{"n": 7}}, `{"op":"set","key":"k","values":{"n":7}}`},
+		{Remove{"k"}, `{"op":"remove","key":"k"}`},
+		{Audience{"k", Who{Nobody: true}}, `{"op":"audience","key":"k","audience":{"all":false}}`},
+		{Audience{"k", Who{Groups: []string{"red"}, Clients: []string{"ann"}}}, `{"op":"audience","key":"k","audience":{"clients":["ann"],"groups":["red"]}}`},
+		{Group{Client: "ann", Join: []string{"red"}, Leave: []string{"blue"}}, `{"op":"group","client":"ann","join":["red"],"leave":["blue"]}`},
+		{Eye{Client: "ann", States: []string{"k#pos"}, Points: [][]float64{{1, 2}}}, `{"op":"eye","client":"ann","at":["k#pos",[1,2]]}`},
+		{Eye{Client: "ann"}, `{"op":"eye","client":"ann","at":null}`},
+		{Interest{"walker", Distance{At: "pos", Axes: "xz", Bands: []Band{{Within: 5, Rate: 2}}, Unlink: true, Events: true}},
+			`{"op":"interest","name":"walker","at":"pos","axes":"xz","bands":[{"within":5,"rate":2}],"beyond":"unlink","events":true}`},
+	} {
+		s := quietSpace()
+		if err := s.Post(c.op); err != nil {
+			t.Errorf("%+v: %v", c.op, err)
+		} else if got, want := string(s.compose(&request{})), `{"atomic":false,"ops":[`+c.want+`]}`; got != want {
+			t.Errorf("the relay gets\n%s, want\n%s", got, want)
+		}
+	}
+}
+
 // TestPutAgain has a relay refuse a removal that came twice, while the state was put again: the new state is sent.
 func TestPutAgain(t *testing.T) {
 	var refused []error
