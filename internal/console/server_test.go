@@ -68,6 +68,7 @@ func TestToken(t *testing.T) {
 		{"an empty token", "GET", "/?token=", bare, 401},
 		{"the beginning of the token", "GET", "/?token=a", bare, 401},
 		{"a form that posts the token", "POST", "/?token=a+secret", bare, 401},
+		{"the token only opens the page", "GET", "/api/about?token=a+secret", bare, 401},
 		{"an empty cookie", "GET", "/", with(""), 401},
 		{"another cookie", "GET", "/", with("b secret"), 401},
 		{"the beginning in a cookie", "GET", "/", with("a secre"), 401},
