@@ -78,6 +78,30 @@ func TestWaitingEvents(t *testing.T) {
 	}
 }
 
+// TestMissed: a loop hears where events are missing, because it was slow or NATS was away.
+func TestMissed(t *testing.T) {
+	s := quietSpace()
+	s.p.nc = &nats.Conn{}
+	st := &stream{filter: Filter{Kinds: []Kind{KindLinked}}, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+	close(st.ready)
+	st.push(Event{Kind: KindLinked, Key: "a"})
+	st.lose()
+	var got []string
+	wanted := true
+	err := st.loop(t.Context(), s, func(ev Event) {
+		switch got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Key)); len(got) {
+		case 2:
+			s.p.nc.Reconnects++
+			st.push(Event{Kind: KindLinked, Key: "b"})
+		case 4:
+			wanted = false
+		}
+	}, &wanted)
+	if want := []string{"linked a", "missed", "missed", "linked b"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("the loop hears %q, %v, want %q", got, err, want)
+	}
+}
+
 // TestPresence has events about sessions come late, twice, and not at all: a loop hears once that each joined, before what its
 // client says, and once that it left.
 func TestPresence(t *testing.T) {

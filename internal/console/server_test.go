@@ -90,6 +90,21 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestHost: without a token the name in a request is an address or localhost, so that a page elsewhere whose name leads to this
+// machine gets nothing.
+func TestHost(t *testing.T) {
+	s := New(Config{Bus: &natsbus.Bus{}})
+	for host, want := range map[string]int{
+		"127.0.0.1": 200, "127.0.0.1:8415": 200, "[::1]:8415": 200, "192.0.2.7:8415": 200, "localhost": 200, "localhost:8415": 200,
+		"console.example": 403, "console.example:8415": 403, "localhost.example": 403, "127.0.0.1.example:8415": 403, "": 403,
+	} {
+		answer := send(t, s, "GET", "/", "", func(r *http.Request) { r.Host = host })
+		if answer.StatusCode != want {
+			t.Errorf("%q: %d, want %d", host, answer.StatusCode, want)
+		}
+	}
+}
+
 // TestHeaders: a browser loads nothing from elsewhere, shows the page in no other one, and tells no one its address, which
 // may have the token.
 func TestHeaders(t *testing.T) {
