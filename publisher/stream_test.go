@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -86,9 +87,11 @@ func TestMissed(t *testing.T) {
 	close(st.ready)
 	st.push(Event{Kind: KindLinked, Key: "a"})
 	st.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	var got []string
 	wanted := true
-	err := st.loop(t.Context(), s, func(ev Event) {
+	err := st.loop(ctx, s, func(ev Event) {
 		switch got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Key)); len(got) {
 		case 2:
 			s.p.nc.Reconnects++

@@ -32,6 +32,9 @@ func TestPages(t *testing.T) {
 	if got := open(); got != http.StatusUpgradeRequired {
 		t.Errorf("the 16th page has the answer %d, want %d, because it is no WebSocket", got, http.StatusUpgradeRequired)
 	}
+	if n := len(s.pages); n != 15 {
+		t.Fatalf("after it has gone, %d pages are open", n)
+	}
 	s.pages <- struct{}{}
 	if got := open(); got != http.StatusServiceUnavailable {
 		t.Errorf("the 17th page has the answer %d, want %d", got, http.StatusServiceUnavailable)
