@@ -236,8 +236,9 @@ func TestFeedAbout(t *testing.T) {
 		}
 	}
 	r.publish(`{"op":"put","key":"d","values":[{"name":"v","type":"data","value":"BQ=="}]}`)
-	if f := r.told(); len(f.States) != 1 || string(f.States[0].Values[0]) != `"BQ=="` {
-		t.Errorf("data without components are told as %+v", f.States)
+	r.publish(`{"op":"set","key":"d","values":{"v":"Bg=="}}`)
+	if f := r.told(); len(f.States) != 1 || string(f.States[0].Values[0]) != `"Bg=="` || len(f.Changed) > 0 {
+		t.Errorf("data without components that have changed since are told as %+v, and %s", f.States, f.Changed)
 	}
 }
 
@@ -309,6 +310,12 @@ func TestFeedSight(t *testing.T) {
 func TestFeedSightFrames(t *testing.T) {
 	r := newRig(t)
 	name := strings.Repeat("x", 50)
+	list := []string{"red"}
+	r.feed.Groups("a", list)
+	list[0] = "blue" // the list is the caller's
+	if f := r.told(); !slices.Equal(f.Groups["a"], []string{"red"}) {
+		t.Errorf("the page is told of the groups %v", f.Groups)
+	}
 	for i := range 6000 {
 		r.feed.Groups(fmt.Sprint(name, i), []string{name})
 	}
@@ -336,6 +343,9 @@ func TestFeedEvents(t *testing.T) {
 	f := r.told()
 	if len(f.Events) != frameEvents || f.Missed != 7 || string(f.Events[0]) != `{"type":"joined","n":5}` {
 		t.Errorf("%d events and %d missed, the first is %s", len(f.Events), f.Missed, f.Events[0])
+	}
+	if r.feed.waits() || r.told().Missed != 0 {
+		t.Error("the page is told again what it missed")
 	}
 }
 
