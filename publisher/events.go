@@ -218,7 +218,7 @@ func (st *stream) loop(ctx context.Context, s *Space, pass func(Event), wanted *
 	defer tick.Stop()
 	for *wanted {
 		if w.reconnectedSince() {
-			pass(Event{Kind: KindMissed, Time: time.Now()})
+			w.missed()
 		}
 		if w.follows && w.due() {
 			if err := w.revalidate(ctx); err != nil {
@@ -230,8 +230,7 @@ func (st *stream) loop(ctx context.Context, s *Space, pass func(Event), wanted *
 			w.event(ev)
 		}
 		if lost {
-			w.stale = true
-			pass(Event{Kind: KindMissed, Time: time.Now()})
+			w.missed()
 		}
 		if len(list) > 0 || !*wanted {
 			continue
@@ -532,6 +531,12 @@ func (w *follower) joined(ev Event) {
 	w.f(ev)
 }
 
+// missed reports that events are missing here. Among them may be those about sessions, of which the edges know.
+func (w *follower) missed() {
+	w.stale = true
+	w.f(Event{Kind: KindMissed, Time: time.Now()})
+}
+
 // reconnectedSince reports whether NATS was away since the last call.
 func (w *follower) reconnectedSince() bool {
 	n := w.space.p.nc.Stats().Reconnects
@@ -565,7 +570,6 @@ func (w *follower) revalidate(ctx context.Context) error {
 
 // reconnected forgets since when the edges do not name sessions: they could not while NATS was away.
 func (w *follower) reconnected() {
-	w.stale = true
 	for _, p := range w.sessions {
 		p.absent = time.Time{}
 	}

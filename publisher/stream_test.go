@@ -132,6 +132,10 @@ func TestPresence(t *testing.T) {
 			t.Errorf("%s: the loop hears %q and asks %t, want %q and %t", c.why, got, w.stale, c.want, c.stale)
 		}
 	}
+	got, w.stale = nil, false
+	if w.missed(); !w.stale || !slices.Equal(got, []string{"missed "}) {
+		t.Errorf("where events are missing the loop hears %q and asks %t", got, w.stale)
+	}
 	for i := range 1000 {
 		w.event(Event{Kind: KindJoined, Session: fmt.Sprint("x", i)})
 		w.event(Event{Kind: KindLeft, Session: fmt.Sprint("x", i)})
