@@ -45,6 +45,11 @@ type node struct {
 
 func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 	answers, missing, err := s.asker.Nodes(r.Context())
+	s.tell(w, nodesOf(answers, missing), err)
+}
+
+// nodesOf returns the nodes that answer, and those that do not.
+func nodesOf(answers []inspect.NodesAnswer, missing []inspect.Member) inspect.List[node] {
 	list := inspect.List[node]{Entries: []node{}}
 	for _, a := range answers {
 		list.Entries = append(list.Entries, node{Node: a.Node, Role: a.Role, NodeFacts: a.NodeFacts})
@@ -52,7 +57,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) {
 	for _, m := range missing {
 		list.Entries = append(list.Entries, node{Node: m.Node, Role: m.Role, Silent: true})
 	}
-	s.tell(w, list, err)
+	return list
 }
 
 // spaceOf returns the space that a request is about, or answers that it is none.

@@ -177,6 +177,18 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// TestNodes: a node that only gossip knows does not look as if it answered, and a page without nodes gets a list.
+func TestNodes(t *testing.T) {
+	answers := []inspect.NodesAnswer{{Head: inspect.NewHead("r1", "relay", nil), NodeFacts: &inspect.NodeFacts{Spaces: 2}}}
+	all := string(appendJSON(nil, nodesOf(answers, []inspect.Member{{Node: "e1", Role: "edge"}})))
+	if !strings.Contains(all, `"spaces":2`) || !strings.HasSuffix(all, `},{"node":"e1","role":"edge","missing":true}]}`) {
+		t.Errorf("the page gets %s", all)
+	}
+	if none := string(appendJSON(nil, nodesOf(nil, nil))); none != `{"entries":[]}` {
+		t.Errorf("without nodes the page gets %s", none)
+	}
+}
+
 // oneConn is a listener that one connection comes to.
 type oneConn struct {
 	conns chan net.Conn

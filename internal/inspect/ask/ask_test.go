@@ -127,6 +127,9 @@ func TestPages(t *testing.T) {
 		}
 		return fmt.Sprintf("%s, pages with %d%s", strings.Join(names, " "), entries, said(err))
 	})
+	if n := r.asker.Conn.NumSubscriptions(); n > 0 {
+		t.Errorf("%d subscriptions are left", n)
+	}
 }
 
 func said(err error) string {
@@ -174,19 +177,22 @@ func TestWhy(t *testing.T) {
 	why := func(edge *inspect.EdgeFacts, holder *inspect.HolderFacts) inspect.WhyAnswer {
 		return inspect.WhyAnswer{Head: head("n", "edge", ""), Facts: &inspect.Facts{Edge: edge, Holder: holder}}
 	}
-	r.node(r.names.Why("demo"), func(q inspect.Query, _ int) []any {
-		return []any{
-			why(nil, nil), why(&inspect.EdgeFacts{Edge: "e1", Adopting: "found"}, nil), why(nil, &inspect.HolderFacts{Relay: "r1", Loading: true}),
-			why(&inspect.EdgeFacts{Edge: "e2", Session: q.Client}, nil), why(nil, &inspect.HolderFacts{Relay: "r2", Known: q.Key == "tower"}),
-		}
-	})
-	r.becomes("e2 serves ann, r2 knows the state: true", func(ctx context.Context) string {
-		f, err := r.asker.Why(ctx, "demo", "ann", "tower")
-		if err != nil || f.Edge == nil || f.Holder == nil {
-			return fmt.Sprint(f, err)
-		}
-		return fmt.Sprintf("%s serves %s, %s knows the state: %t", f.Edge.Edge, f.Edge.Session, f.Holder.Relay, f.Holder.Known)
-	})
+	for _, holderFirst := range []bool{false, true} {
+		r.node(r.names.Why(fmt.Sprint(holderFirst)), func(q inspect.Query, _ int) []any {
+			edge, holder := why(&inspect.EdgeFacts{Edge: "e2", Session: q.Client}, nil), why(nil, &inspect.HolderFacts{Relay: "r2", Known: q.Key == "tower"})
+			if holderFirst {
+				edge, holder = holder, edge
+			}
+			return []any{why(nil, nil), why(&inspect.EdgeFacts{Edge: "e1", Adopting: "found"}, nil), why(nil, &inspect.HolderFacts{Relay: "r1", Loading: true}), edge, holder}
+		})
+		r.becomes("e2 serves ann, r2 knows the state: true", func(ctx context.Context) string {
+			f, err := r.asker.Why(ctx, fmt.Sprint(holderFirst), "ann", "tower")
+			if err != nil || f.Edge == nil || f.Holder == nil {
+				return fmt.Sprint(f, err)
+			}
+			return fmt.Sprintf("%s serves %s, %s knows the state: %t", f.Edge.Edge, f.Edge.Session, f.Holder.Relay, f.Holder.Known)
+		})
+	}
 }
 
 // TestNear: the nearest client comes first, and one whose distance is not known last.
