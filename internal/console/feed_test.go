@@ -398,3 +398,24 @@ func TestPosition(t *testing.T) {
 		}
 	}
 }
+
+// TestWait: frames that tell nothing are 2 s apart, and a frame that waits for a slow page makes the follower wait, not turn.
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	r.publish(`{"op":"put","key":"k","values":[{"name":"x","type":"uint8","value":1}]}`)
+	f := follower{feed: r.feed, replica: r.replica}
+	next := r.now.Add(frameInterval)
+	if d := f.wait(r.now, next, false, false); d != frameInterval {
+		t.Errorf("with something to tell it waits %v, want %v", d, frameInterval)
+	}
+	r.told()
+	for _, c := range []struct {
+		after time.Duration
+		ready bool
+		want  time.Duration
+	}{{0, false, frameInterval + 2*time.Second}, {2 * time.Second, false, frameInterval}, {3 * time.Second, false, 0}, {3 * time.Second, true, 2 * time.Second}} {
+		if d := f.wait(r.now.Add(c.after), next, false, c.ready); d != c.want {
+			t.Errorf("%v after a frame, the next is ready: %t: it waits %v, want %v", c.after, c.ready, d, c.want)
+		}
+	}
+}

@@ -136,7 +136,7 @@ func (f *follower) run(ctx context.Context, ask func(request []byte) error, conn
 				return err
 			}
 		}
-		if frame == nil && (!now.Before(next) && f.feed.waits() || now.After(next.Add(idleInterval))) {
+		if frame == nil && (!now.Before(next) && f.feed.waits() || !now.Before(next.Add(idleInterval))) {
 			frame = f.feed.frame(spare[:0], f.position(now, connected()))
 			next = now.Add(frameInterval)
 			if f.feed.full() {
@@ -184,6 +184,9 @@ func writeAll(ctx context.Context, frames <-chan []byte, write func([]byte) erro
 // wait returns how long a follower has nothing to do, if nothing comes.
 func (f *follower) wait(now, next time.Time, rests, ready bool) time.Duration {
 	until := now.Add(idleInterval)
+	if !ready {
+		until = next.Add(idleInterval)
+	}
 	if at, ok := f.replica.NextTimeout(); ok && at.Before(until) {
 		until = at
 	}

@@ -181,7 +181,7 @@ func TestQuestions(t *testing.T) {
 func TestNodes(t *testing.T) {
 	answers := []inspect.NodesAnswer{{Head: inspect.NewHead("r1", "relay", nil), NodeFacts: &inspect.NodeFacts{Spaces: 2}}}
 	all := string(appendJSON(nil, nodesOf(answers, []inspect.Member{{Node: "e1", Role: "edge"}})))
-	if !strings.Contains(all, `"spaces":2`) || !strings.HasSuffix(all, `},{"node":"e1","role":"edge","missing":true}]}`) {
+	if !strings.Contains(all, `"spaces":2`) || !strings.HasSuffix(all, `},{"node":"e1","role":"edge","silent":true}]}`) {
 		t.Errorf("the page gets %s", all)
 	}
 	if none := string(appendJSON(nil, nodesOf(nil, nil))); none != `{"entries":[]}` {
