@@ -248,3 +248,43 @@ func TestSaid(t *testing.T) {
 		t.Errorf("an answer that no client takes: %v", err)
 	}
 }
+
+// TestAnswerOfSession: an answer names the client, the session and the request, so that no other session gets it.
+func TestAnswerOfSession(t *testing.T) {
+	s := quietSpace()
+	s.p.nc = &nats.Conn{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is sent
+	m := &nats.Msg{Header: nats.Header{}}
+	err := s.answerOnce(ctx, "ann", "s1", 7, m)
+	if !errors.Is(err, context.Canceled) || m.Subject != s.p.subjects.To("demo", "ann") || m.Header.Get(subject.HeaderSession) != "s1" || m.Header.Get(subject.HeaderAnswer) != "7" {
+		t.Errorf("the answer is %+v, %v", m, err)
+	}
+}
+
+// TestBoundEnds: a Bound gives away no memory of its own, and changes nothing when its state is another's, is removed, or its Space
+// is closed.
+func TestBoundEnds(t *testing.T) {
+	type lamp struct{ Data []byte }
+	for why, end := range map[string]func(s *Space){
+		"removed": func(s *Space) { _ = s.Post(Remove{"lamp"}) }, "cleared": func(s *Space) { _ = s.do(s.clear) }, "closed": func(s *Space) { s.stop() },
+		"put by other means": func(s *Space) { _ = s.Post(Put{Key: "lamp", Values: []Value{{Type: Uint8, Value: 1}}}) },
+	} {
+		s := quietSpace()
+		b, err := Bind(s, Put{Key: "lamp"}, lamp{Data: []byte{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Get().Data[0] = 9
+		if got := b.Get().Data[0]; got != 1 {
+			t.Errorf("who changes what Get returned changes the state to %d", got)
+		}
+		end(s)
+		if err := b.Set(lamp{Data: []byte{2}}); err == nil {
+			t.Errorf("%s: the Bound goes on", why)
+		}
+		if why == "cleared" && len(s.states)+len(s.interests) > 0 {
+			t.Errorf("after Clear the copy has %v", s.states)
+		}
+	}
+}
