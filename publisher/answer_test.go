@@ -266,11 +266,14 @@ func TestAnswerOfSession(t *testing.T) {
 // is closed.
 func TestBoundEnds(t *testing.T) {
 	type lamp struct{ Data []byte }
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is sent
 	for why, end := range map[string]func(s *Space){
-		"removed": func(s *Space) { _ = s.Post(Remove{"lamp"}) }, "cleared": func(s *Space) { _ = s.do(s.clear) }, "closed": func(s *Space) { s.stop() },
+		"removed": func(s *Space) { _ = s.Post(Remove{"lamp"}) }, "cleared": func(s *Space) { _ = s.Clear(over) }, "closed": func(s *Space) { s.stop() },
 		"put by other means": func(s *Space) { _ = s.Post(Put{Key: "lamp", Values: []Value{{Type: Uint8, Value: 1}}}) },
 	} {
 		s := quietSpace()
+		s.p.nc = &nats.Conn{}
 		b, err := Bind(s, Put{Key: "lamp"}, lamp{Data: []byte{1}})
 		if err != nil {
 			t.Fatal(err)
