@@ -15,7 +15,7 @@ import (
 
 type tokenCommand struct {
 	Keygen tokenKeygenCommand `cmd:"" help:"Make a key pair: the private key signs tokens, the public key is for --token-keys."`
-	Issue  tokenIssueCommand  `cmd:"" help:"Print a token for a client."`
+	Issue  tokenIssueCommand  `cmd:"" help:"Print a token for a client." example:"dnpctl token issue demo alice --groups red,blue --life 10m"`
 }
 
 type tokenKeygenCommand struct {

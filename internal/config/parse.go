@@ -53,6 +53,11 @@ func newParser(p Program) (*parser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("flags of %s: %w", p.Name, err)
 	}
+	for _, node := range k.Model.Leaves(false) {
+		if lines := node.Tag.GetAll("example"); len(lines) > 0 {
+			node.Detail = "Examples:\n  " + strings.Join(lines, "\n  ")
+		}
+	}
 	s.kong = k
 	return s, nil
 }
