@@ -231,6 +231,9 @@ func (d *dev) tell(w io.Writer, c *DevCommand) {
 	if profile := c.Listen[0].Profile; profile != wire.Denetwork {
 		watch += " --profile " + profile.String()
 	}
+	if c.Auth != "open" {
+		watch += " --token TOKEN"
+	}
 	if u := d.embedded.URL(); u != defaultNATS {
 		nats = " --nats-url " + u
 	}
