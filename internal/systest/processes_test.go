@@ -225,9 +225,9 @@ func TestDevPassesItsCheck(t *testing.T) {
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
 	d.says("dnpctl events")
 	_, text, _ := strings.Cut(d.output.String(), "Try in another terminal:\n")
-	tries := strings.Split(text, "\n")
-	startCommand(t, exec.Command("sh", "-c", tries[0]+" --count 2")).ends(0, "+ ")
-	startCommand(t, exec.Command("sh", "-c", tries[1])).ends(0, "ok, position")
+	tries, patient := strings.Split(text, "\n"), " --timeout "+patience.String()
+	startCommand(t, exec.Command("sh", "-c", tries[0]+" --count 2"+patient)).ends(0, "+ ")
+	startCommand(t, exec.Command("sh", "-c", tries[1]+patient)).ends(0, "ok, position")
 	if want := " events lobby --nats-url nats://" + ports[1]; !strings.HasSuffix(tries[2], want) {
 		t.Errorf("relay dev proposes %q, want %q", tries[2], want)
 	}
