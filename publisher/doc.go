@@ -35,13 +35,14 @@
 //	tell a client something that may be lost, such as a sound            Tell with Unreliable
 //	know the number of a message to a client                             Send
 //	have a message arrive once, whichever edge or game server restarts   Send with a Token
+//	let clients see what is near them, and far things in less detail     Put.Interest, Interest and Eye
 //	hear what happens                                                    Events
 //	count each message of a client once, whatever restarts               Messages
 //
 // # Publishing
 //
-// Put, Set, Remove, Audience and Group describe how something should be; a [Bound] does so for a struct. A Space
-// keeps a copy of what they describe. It repeats what no relay has accepted, always with the
+// Put, Set, Remove, Audience, Group, Interest and Eye describe how something should be; a [Bound] does so for a
+// struct. A Space keeps a copy of what they describe. It repeats what no relay has accepted, always with the
 // newest values of the copy, and it tells a relay that takes the space over everything.
 // A game server therefore states each change once and may forget it. Config.Status and Stats tell of outages, and
 // State shows the copy.
@@ -66,6 +67,12 @@
 //	for ev, err := range space.Events(ctx, publisher.Filter{Kinds: []publisher.Kind{publisher.KindCommand}}) {
 //		err := ev.Command.Reply(ctx, open(ev.Key)) …
 //	}
+//
+// # Programs and tests
+//
+// examples/publisher is a small game server, and examples/arena a game with its players; README.md has a program to
+// begin with. Package dnprelaytest runs NATS, a relay and an edge in the process of a test. The examples of this
+// package have such a world, too: w.nats is its NATS, for which a program has the URL of its own.
 //
 // # Traces
 //

@@ -36,7 +36,7 @@ type benchInterestCommand struct {
 	Clients int      `env:"-" default:"500" help:"Clients; each sees from an object of its own."`
 	Hz      int      `env:"-" default:"20" help:"Changes of each object per second."`
 	Field   float64  `env:"-" default:"4000" help:"Side of the square in which everything is."`
-	Bands   []string `env:"-" default:"100,300:5:4,600:1:16" placeholder:"WITHIN[:RATE[:PRECISION]],..." help:"Bands of the interest, the nearest first (default 100,300:5:4,600:1:16)."`
+	Bands   []string `env:"-" default:"100,300:5:4,600:1:16" placeholder:"WITHIN[:RATE[:PRECISION]]" help:"Bands of the interest, the nearest first (default 100,300:5:4,600:1:16)."`
 	AtOnce  bool     `env:"-" help:"All objects change at the begin of a tick, and not evenly over it as with twenty game servers."`
 	Seed    uint64   `env:"-" default:"1" help:"Seed of the ways of the objects."`
 

@@ -176,3 +176,39 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d spaces, %v, in pages of %d; want two pages of one", len(all), err, pages)
 	}
 }
+
+// TestExamples requires that the examples of --help name the command, flags that it has, and as many arguments as it wants. Each
+// command that wants arguments has an example.
+func TestExamples(t *testing.T) {
+	without := []string{"context use", "context remove", "placement"}
+	for _, node := range model(t).Leaves(true) {
+		path := strings.TrimPrefix(node.FullPath(), "dnpctl ")
+		want, flags := 0, map[string]bool{}
+		for _, p := range node.Positional {
+			if p.Required {
+				want++
+			}
+		}
+		for _, group := range node.AllFlags(true) {
+			for _, flag := range group {
+				flags["--"+flag.Name] = true
+			}
+		}
+		examples := regexp.MustCompile(`(?m)^  .*dnpctl (.*?)\)?$`).FindAllStringSubmatch(node.Detail, -1)
+		if len(examples) == 0 && want > 0 && !slices.Contains(without, path) {
+			t.Errorf("%s has no example", path)
+		}
+		for _, example := range examples {
+			arguments, ok := strings.CutPrefix(example[1]+" ", path+" ")
+			before, _, _ := strings.Cut(arguments, "--")
+			if !ok || len(strings.Fields(before)) < want {
+				t.Errorf("%q is no example of %s, which wants %d arguments", example[1], path, want)
+			}
+			for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(arguments, -1) {
+				if !flags[flag] {
+					t.Errorf("%s has no %s, but an example has it", path, flag)
+				}
+			}
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 type tokenCommand struct {
 	Keygen tokenKeygenCommand `cmd:"" help:"Make a key pair: the private key signs tokens, the public key is for --token-keys."`
-	Issue  tokenIssueCommand  `cmd:"" help:"Print a token for a client."`
+	Issue  tokenIssueCommand  `cmd:"" help:"Print a token for a client." example:"dnpctl token issue demo alice --groups red,blue --life 10m"`
 }
 
 type tokenKeygenCommand struct {
@@ -62,7 +62,7 @@ type tokenIssueCommand struct {
 	Space  string        `arg:"" placeholder:"SPACE" want:"token" help:"Space that the client joins."`
 	Client string        `arg:"" placeholder:"CLIENT" want:"token" help:"Name of the client."`
 	Key    string        `default:"token.key" env:"-" placeholder:"FILE" help:"Private key (default token.key)."`
-	Groups []string      `env:"-" placeholder:"NAME,..." help:"Groups of the client at the start."`
+	Groups []string      `env:"-" placeholder:"NAME" help:"Groups of the client at the start."`
 	Write  bool          `negatable:"" default:"true" env:"-" help:"Let the client write and make states."`
 	JSON   bool          `name:"json" env:"-" help:"Print a JSON object: token, space, client, expires."`
 	Life   time.Duration `default:"1h" env:"-" help:"How long the token is valid, and a session with it lasts; at most 24h."`

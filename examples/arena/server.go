@@ -1,7 +1,7 @@
 // Command arena is a small game. Players run for a coin; who reaches it first gets a point, and the coin
 // lies elsewhere. The server makes the states, judges and counts (this file, package publisher); the bots
-// play (bots.go, package client). Start `bin/relay dev --no-demo`, then this program, and look on with
-// `bin/dnpctl watch 127.0.0.1:3413`.
+// play (bots.go, package client). Start `bin/relay dev --no-demo`, then this program, and look on at
+// http://127.0.0.1:8415, the console, or with `bin/dnpctl watch 127.0.0.1:3413`.
 package main
 
 import (
@@ -114,19 +114,18 @@ func (g *game) event(ctx context.Context, ev publisher.Event) error {
 	case ev.Kind == publisher.KindChanged && ev.Key == p.body.Key():
 		return g.moved(ev.Client, p)
 	case ev.Kind == publisher.KindCommand && ev.Name == "score":
-		return late(ev.Command.Reply(ctx, strconv.AppendUint(nil, uint64(p.score.Get().Points), 10)))
+		answered(ev.Command.Reply(ctx, strconv.AppendUint(nil, uint64(p.score.Get().Points), 10)))
 	case ev.Kind == publisher.KindCommand:
-		return late(ev.Command.Unknown(ctx))
+		answered(ev.Command.Unknown(ctx))
 	}
 	return nil
 }
 
-// late takes an answer for which the client no longer waits as given.
-func late(err error) error {
-	if errors.Is(err, publisher.ErrLate) {
-		return nil
+// answered notes an answer that is lost, as while NATS is away: the client gets an error, and asks again.
+func answered(err error) {
+	if err != nil && !errors.Is(err, publisher.ErrLate) {
+		log.Print(err)
 	}
-	return err
 }
 
 // join makes the states of a player. The client finds its body because it may write it.

@@ -12,12 +12,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/examples/web"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/console"
@@ -76,7 +79,7 @@ func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if slices.ContainsFunc(d.edge.Addrs(), func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) && c.Auth == "open" {
 		log.Warn(openWarning)
 	}
-	d.tell(os.Stdout)
+	d.tell(os.Stdout, c)
 	return d.run(ctx)
 }
 
@@ -210,7 +213,7 @@ func Reachable(a netip.AddrPort) netip.AddrPort {
 }
 
 // tell prints the addresses and what to try next.
-func (d *dev) tell(w io.Writer) {
+func (d *dev) tell(w io.Writer, c *DevCommand) {
 	fmt.Fprintf(w, "dnprelay: everything in one process\n")
 	addrs := d.edge.Addrs()
 	for _, a := range addrs {
@@ -224,12 +227,32 @@ func (d *dev) tell(w io.Writer) {
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)
 	}
-	port := addrs[0].Port()
+	watch, nats := Reachable(addrs[0]).String(), ""
+	if profile := c.Listen[0].Profile; profile != wire.Denetwork {
+		watch += " --profile " + profile.String()
+	}
+	if c.Auth != "open" {
+		watch += " --token TOKEN"
+	}
+	if u := d.embedded.URL(); u != defaultNATS {
+		nats = " --nats-url " + u
+	}
 	fmt.Fprintf(w, `Try in another terminal:
-  bin/dnpctl watch 127.0.0.1:%d
-  bin/dnpctl publish demo tower hp:float32=93.5
-  bin/dnpctl events demo
-`, port)
+  %[1]s watch %[2]s
+  %[1]s publish %[3]s tower hp:float32=93.5%[4]s
+  %[1]s events %[3]s%[4]s
+`, beside(os.Args[0], "dnpctl"), watch, c.OpenSpace, nats)
+}
+
+// defaultNATS is where programs look for NATS by themselves.
+const defaultNATS = "nats://127.0.0.1:4222"
+
+// beside returns how a shell finds a program that lies beside the one that was started by name.
+func beside(name, program string) string {
+	if !strings.Contains(name, "/") { // by PATH
+		return program
+	}
+	return filepath.Dir(name) + "/" + program
 }
 
 // devConsole is the default of --console.

@@ -107,7 +107,7 @@ type Cluster struct {
 type Gossip struct {
 	GossipBind      string   `default:"127.0.0.1:7946" placeholder:"[ADDRESS]:PORT" help:"Address for gossip with the other nodes, TCP and UDP (default 127.0.0.1:7946); without an address = all, IPv4 and IPv6; port 0 = any free port."`
 	GossipAdvertise string   `placeholder:"ADDRESS[:PORT]" help:"Address at which the other nodes reach this one (default: that of --gossip-bind, or else a private address of the machine)."`
-	GossipJoin      []string `placeholder:"HOST[:PORT],..." help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = run without gossip."`
+	GossipJoin      []string `placeholder:"HOST[:PORT]" help:"Other nodes, by name or address (default port 7946). A name may have several addresses, and may not resolve at the start. Empty = run without gossip."`
 	GossipKeyFile   string   `placeholder:"FILE" help:"Keys of the cluster: one per line, 16, 24 or 32 bytes in hex or base64; the first encrypts. The node reads the file again when it changes. Empty = no encryption, on loopback only."`
 }
 
@@ -164,7 +164,7 @@ type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
-	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space demo, and for the console a flock in a field, through which a client walks."`
+	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space of --open-space, and for the console a flock in a field, through which a client walks."`
 }
 
 // Problems lists what is wrong with d.

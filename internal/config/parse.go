@@ -43,6 +43,7 @@ func newParser(p Program) (*parser, error) {
 			Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 		}{}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ValueFormatter(describe),
 		kong.KindMapper(reflect.Int, noting{s, parsing("a whole number", strconv.Atoi)}),
 		kong.KindMapper(reflect.Float64, noting{s, parsing("a number", parseFloat)}),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), noting{s, parsing("a duration with its unit, as 5ms, 2s or 1m30s", time.ParseDuration)}),
@@ -52,8 +53,22 @@ func newParser(p Program) (*parser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("flags of %s: %w", p.Name, err)
 	}
+	for _, node := range k.Model.Leaves(false) {
+		if lines := node.Tag.GetAll("example"); len(lines) > 0 {
+			node.Detail = "Examples:\n  " + strings.Join(lines, "\n  ")
+		}
+	}
 	s.kong = k
 	return s, nil
+}
+
+// describe returns the help of a flag with its default, which kong shows only where no placeholder stands.
+func describe(v *kong.Value) string {
+	told := *v
+	if text, ended := strings.CutSuffix(v.Help, "."); ended && v.Flag != nil && v.Flag.PlaceHolder != "" && v.Default != "" && !strings.Contains(v.Help, "(default") {
+		told.Help = text + " (default " + v.Default + ")."
+	}
+	return kong.DefaultHelpValueFormatter(&told)
 }
 
 // parse returns the selected command, or every problem.
@@ -83,6 +98,19 @@ func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 // confuse.
 func (p Problems) has(flag string) bool {
 	return slices.ContainsFunc(p, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
+}
+
+// wantsCommand reports whether args lead to a group of commands, and name none of them.
+func (s *parser) wantsCommand(args []string) bool {
+	node := s.kong.Model.Node
+	for _, arg := range args {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == arg })
+		if i < 0 {
+			return false
+		}
+		node = node.Children[i]
+	}
+	return len(node.Children) > 0
 }
 
 // helpCommand returns the command line that prints help about the command in args.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -76,8 +77,14 @@ func (p Program) configure(args []string) (command Runner, misspelt []string, co
 	if err != nil {
 		panic(err) // the flag structs of this program contradict each other
 	}
+	bare := parser.wantsCommand(args)
+	if bare { // the help says more than an error would
+		parser.kong.Stdout, args = p.Stderr, append(slices.Clone(args), "--help")
+	}
 	ctx, problems, err := parser.parse(args)
 	switch {
+	case bare:
+		return nil, nil, ExitUsage
 	case errors.Is(err, errHelp):
 		return nil, nil, ExitOK
 	case len(problems) > 0:

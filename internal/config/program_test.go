@@ -116,7 +116,7 @@ func TestProblemsOfFlags(t *testing.T) {
 		{"an unknown flag that is like no other", "serve --elephant=1", "prog: --elephant: unknown flag\n"},
 		{"two unknown flags and their values", "serve --one 1 --two=2 --shards=x",
 			"prog: 3 problems:\n  --one: unknown flag\n  --two: unknown flag\n  --shards: want a whole number"},
-		{"no command", "", `prog: expected "serve"`},
+		{"no command", "", "Usage: prog <command> [flags]"},
 		{"unknown command", "server", `prog: unexpected argument server, did you mean "serve"?`},
 		{"unexpected argument", "serve now", "prog: unexpected argument now"},
 		{"flag without value", "serve --flush", "prog: --flush: needs a value"},

@@ -13,9 +13,9 @@ type Web struct {
 	WebTransport         string   `name:"webtransport" default:"${web}" placeholder:"[ADDRESS]:PORT" help:"UDP address on which to accept DNP clients by WebTransport (HTTP/3), which keeps late datagrams from delaying newer ones; empty = none. It needs --tls-cert, except with relay dev, which makes a certificate for browsers on this machine."`
 	TLSCert              string   `name:"tls-cert" env:"DNP_TLS_CERT" placeholder:"FILE" want:"file" help:"PEM file with the certificate chain for --websocket and --webtransport. The edge reads it again within 10 s of a change."`
 	TLSKey               string   `name:"tls-key" env:"DNP_TLS_KEY" placeholder:"FILE" want:"file" help:"PEM file with the key of --tls-cert."`
-	WebSocketOrigins     []string `name:"websocket-origins" placeholder:"ORIGIN,..." help:"Origins of pages that may connect, such as https://game.example; * = all. Pages of the host that they connect to, and of the browser's own machine, always may."`
+	WebSocketOrigins     []string `name:"websocket-origins" placeholder:"ORIGIN" help:"Origins of pages that may connect, such as https://game.example; * = all. Pages of the host that they connect to, and of the browser's own machine, always may."`
 	WebSocketConnections int      `name:"websocket-connections" default:"16384" want:"1..1048576" help:"Most clients that do not speak UDP."`
-	TrustedProxies       []string `name:"trusted-proxies" placeholder:"ADDRESS[/BITS],..." help:"Proxies before --websocket whose X-Forwarded-For is believed. Without it, all clients behind a proxy count as one address."`
+	TrustedProxies       []string `name:"trusted-proxies" placeholder:"ADDRESS[/BITS]" help:"Proxies before --websocket whose X-Forwarded-For is believed. Without it, all clients behind a proxy count as one address."`
 }
 
 // Problems lists what is wrong with w.

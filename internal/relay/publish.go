@@ -66,7 +66,7 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 	sp, ok := w.space(now, o, space)
 	if !ok {
 		return form, &replication.Error{
-			Code: replication.CodeBusy, Message: "this relay has no room for another space", RetryAfter: busyRetry,
+			Code: replication.CodeBusy, Message: "this relay has no room for another space (--spaces)", RetryAfter: busyRetry,
 		}
 	}
 	sp.addForm(form)

@@ -218,12 +218,19 @@ func TestDevWithoutAdapters(t *testing.T) {
 	}
 }
 
-// TestDevPassesItsCheck runs the check of helm test against relay dev.
+// TestDevPassesItsCheck runs what relay dev proposes, and the check of helm test against it.
 func TestDevPassesItsCheck(t *testing.T) {
 	t.Parallel()
 	ports := freePorts(t, 2)
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "", "--open-space", "lobby")
-	d.says("dnpctl watch")
+	d.says("dnpctl events")
+	_, text, _ := strings.Cut(d.output.String(), "Try in another terminal:\n")
+	tries, patient := strings.Split(text, "\n"), " --timeout "+patience.String()
+	startCommand(t, exec.Command("sh", "-c", tries[0]+" --count 2"+patient)).ends(0, "+ ")
+	startCommand(t, exec.Command("sh", "-c", tries[1]+patient)).ends(0, "ok, position")
+	if want := " events lobby --nats-url nats://" + ports[1]; !strings.HasSuffix(tries[2], want) {
+		t.Errorf("relay dev proposes %q, want %q", tries[2], want)
+	}
 	check := func(space string, timeout time.Duration) *process {
 		return start(t, "dnpctl", "check", space, ports[0], "--nats-url", "nats://"+ports[1], "--timeout", timeout.String())
 	}

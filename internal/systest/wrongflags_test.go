@@ -27,7 +27,6 @@ type wrongConfiguration struct {
 var wrongConfigurations = []wrongConfiguration{
 	{why: "a flag that does not exist", args: "relay serve --tik 5ms", says: []string{`--tik: unknown flag, did you mean "--tick"?`}},
 	{why: "an unknown flag hides no other problem", args: "edge serve --flsh=1 --workers=many --auth=jwt", says: []string{"--flsh: unknown flag", "--workers: want a whole number", "--auth: want open, token or callout"}},
-	{why: "no command", args: "relay", says: []string{`expected one of "dev", "serve"`}},
 	{why: "a command that does not exist", args: "edge server", says: []string{`did you mean "serve"?`}},
 	{why: "an argument too many", args: "relay serve now", says: []string{"unexpected argument now"}},
 	{why: "a flag without its value", args: "relay serve --tick", says: []string{"--tick: needs a value"}},

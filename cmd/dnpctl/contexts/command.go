@@ -19,7 +19,7 @@ import (
 
 // A Command is the command context with its subcommands.
 type Command struct {
-	Add    addCommand    `cmd:"" help:"Remember a deployment by a name, or change it. The first one becomes the one that commands use."`
+	Add    addCommand    `cmd:"" help:"Remember a deployment by a name, or change it. The first one becomes the one that commands use." example:"dnpctl context add prod --nats tls://nats.example:4222 --creds prod.creds"`
 	Use    useCommand    `cmd:"" help:"Choose the context that commands use."`
 	List   listCommand   `cmd:"" help:"List the contexts; * is before the one that commands use. Passwords are not shown."`
 	Remove removeCommand `cmd:"" help:"Forget a context."`
