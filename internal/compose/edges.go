@@ -246,9 +246,10 @@ func (e *edges) follow(r cluster.Roster) {
 func (e *edges) keep(ctx context.Context, p *edgeProcess) error {
 	for {
 		ended := e.serve(ctx, p)
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return nil
+		}
+		select {
 		case <-e.all:
 		default:
 			return fmt.Errorf("%s does not start: %v", p.Name, ended)
