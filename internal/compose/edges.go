@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -137,9 +136,7 @@ func (c *DevCommand) edge(i int) (p *edgeProcess, err error) {
 	if i == 0 { // sessions of viewers, and of Variants by UDP, end with their edge
 		p.LLUDP, p.Variants = c.LLUDP, c.Variants
 	}
-	if p.WebTransport, err = portAfter(c.WebTransport, i); err != nil {
-		return nil, fmt.Errorf("--webtransport: %w", err)
-	}
+	p.WebTransport = "" // it would need a port for each edge, and a browser takes 5 s to notice that its edge is dead, not none
 	if c.HTTP != "" {
 		p.HTTP, err = freeAddress("127.0.0.1:0")
 	}
@@ -153,19 +150,6 @@ func freeAddress(address string) (string, error) {
 		return "", err
 	}
 	return l.Addr().String(), l.Close()
-}
-
-// portAfter returns an address whose port is n ports behind that of address. Port 0 stays, and an empty address.
-func portAfter(address string, n int) (string, error) {
-	host, text, err := net.SplitHostPort(address)
-	if address == "" || err != nil {
-		return "", err
-	}
-	port, err := strconv.Atoi(text)
-	if port == 0 || err != nil {
-		return address, err
-	}
-	return net.JoinHostPort(host, strconv.Itoa(port+n)), nil
 }
 
 // writeKey makes the key of gossip, without which edges do not forward.
