@@ -174,9 +174,6 @@ func (d *Dev) Problems() (list Problems) {
 	if d.Edges > 1 && runtime.GOOS != "linux" {
 		list.Add("--edges", "more than one needs Linux, which lets processes share a port")
 	}
-	if d.Edges > 1 && d.NATSListen == "" {
-		list.Add("--edges", "more than one needs --nats-listen")
-	}
 	if d.Console == "" {
 		return nil
 	}
