@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -269,6 +270,8 @@ func (d *dev) tell(w io.Writer) {
 `, d.addrs[0].Port())
 	if d.edges != nil {
 		d.edges.tellKill(w)
+	} else if runtime.GOOS == "linux" {
+		fmt.Fprintln(w, "With --edges 2, there are two edges, and the sessions of one that you kill go on at the other.")
 	}
 }
 

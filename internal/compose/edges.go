@@ -41,7 +41,7 @@ func (c *DevEdgeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	signal.Ignore(os.Interrupt) // the terminal sends it to relay dev, too, which ends its edges
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(config.ExitFailed) // NATS and the other edges end, too: there is nobody to hand sessions to
+		os.Exit(config.ExitFailed) // NATS and the other edges end, too, so no edge could take the sessions
 	}()
 	return edge.run(ctx, true, edge.Logger(os.Stderr).With("edge", c.Node))
 }
@@ -303,7 +303,7 @@ func (e *edges) tell(w io.Writer) {
 
 // tellKill prints what is to try with several edges.
 func (e *edges) tellKill(w io.Writer) {
-	fmt.Fprintf(w, "Let an edge die, and see in the console, at Cluster, how its sessions go on at another; it comes back after %v:\n  kill -9 %d\n", restartPause, e.list[0].pid.Load())
+	fmt.Fprintf(w, "Kill an edge, and see in the console, at Cluster, how its sessions go on at another. It comes back after %v:\n  kill -9 %d     # edge-1\n", restartPause, e.list[0].pid.Load())
 }
 
 // close ends what openEdges opened.
