@@ -6,6 +6,7 @@ import (
 	crand "crypto/rand"
 	"encoding/gob"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -266,7 +267,7 @@ func (e *edges) serve(ctx context.Context, p *edgeProcess) (ended error) {
 	e.log.Info("edge started", "edge", p.Name, "process", cmd.Process.Pid)
 	told := gob.NewEncoder(input).Encode(&p.EdgeCommand)
 	if ended = cmd.Wait(); ended == nil {
-		ended = cmp.Or(told, fmt.Errorf("drained"))
+		ended = cmp.Or(told, errors.New("it drained"))
 	}
 	return ended
 }
@@ -290,7 +291,7 @@ func (e *edges) tell(w io.Writer) {
 		if first.TLSCert != "" {
 			scheme = "s"
 		}
-		fmt.Fprintf(w, "  web page      http%s://%s/\n  web clients   ws%[1]s://%s\n", scheme, first.WebSocket, first.WebSocket)
+		fmt.Fprintf(w, "  web page      http%s://%s/\n  web clients   ws%[1]s://%[2]s\n", scheme, first.WebSocket)
 	}
 	for _, p := range e.list {
 		fmt.Fprintf(w, "  %-12s  process %d", p.Name, p.pid.Load())

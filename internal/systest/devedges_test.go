@@ -2,17 +2,20 @@ package systest
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"net"
 	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/dnprelay/dnprelay/client"
+	ws "github.com/coder/websocket"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/publisher"
@@ -35,8 +38,13 @@ func TestDevEdges(t *testing.T) {
 	p.says("kill -9")
 	printed := func(re *regexp.Regexp) string { return re.FindStringSubmatch(p.output.String())[1] }
 	d := &devEdges{rescue: &rescue{T: t, edges: []*process{p}, heard: make(chan int, 1000)}, web: printed(devHealth)}
-	t.Cleanup(func() { d.ended.Store(true) })
-	d.connect(printed(devNATS), printed(devUDP), printed(devWeb)+"/dnp")
+	t.Cleanup(func() {
+		d.ended.Store(true)
+		if t.Failed() {
+			t.Log(p.output)
+		}
+	})
+	d.connect(printed(devNATS), netip.MustParseAddrPort(printed(devUDP)), printed(devWeb)+"/dnp")
 
 	d.talk(10)
 	for round := range 2 {
@@ -72,27 +80,23 @@ func reached(url string) bool {
 
 // devEdges are the clients of relay dev with two edges, and a game server.
 type devEdges struct {
-	*rescue
-	web      string // where its health is
+	*rescue         // with the client by UDP
+	web      string // where the health of relay dev is
 	space    *publisher.Space
-	browser  *client.Client // at the edge of player, when both have connected
-	clients  []string       // their names
-	tower    *client.State  // of browser
+	browser  *dnptest.Peer // at the edge of player, when both have connected
+	clients  []string      // their names, and those of clients at the other edge
 	towerIDs [2]wire.LinkID
 }
 
 // connect connects the game server, the player, and a client by WebSocket at the same edge: the kernel chooses it.
-func (d *devEdges) connect(natsURL, udp, web string) {
+func (d *devEdges) connect(natsURL string, udp netip.AddrPort, web string) {
 	d.Helper()
-	ctx, cancel := context.WithTimeout(d.Context(), patience)
-	defer cancel()
-	nc, err := nats.Connect(natsURL)
-	if err != nil {
+	var err error
+	if d.nc, err = nats.Connect(natsURL); err != nil {
 		d.Fatal(err)
 	}
-	d.Cleanup(nc.Close)
-	d.nc = nc
-	p, err := publisher.Connect(ctx, publisher.Config{Conn: nc})
+	d.Cleanup(d.nc.Close)
+	p, err := publisher.Connect(d.Context(), publisher.Config{Conn: d.nc})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -102,45 +106,111 @@ func (d *devEdges) connect(natsURL, udp, web string) {
 	}
 	d.publish(1)
 	d.listen()
-	patient := dnptest.Cpp()
-	patient.GiveUp = patience
-	d.player = runClient(d.T, netip.MustParseAddrPort(udp), patient, dnptest.App{Closed: func(reason string) {
-		if !d.ended.Load() {
-			d.Errorf("the client by UDP was disconnected: %s", reason)
-		}
-	}})
-	player := d.arrives(ctx)
+	var player, browser publisher.Client
+	d.player, player = d.play(udp)
 	d.client = player.Client
-	for {
-		if d.browser, err = client.Dial(ctx, web, client.Config{}); err != nil {
-			d.Fatal(err)
-		}
-		d.Cleanup(func() { _ = d.browser.Close() })
-		if d.arrives(ctx).Edge == player.Edge {
-			break
-		}
-		_ = d.browser.Close() // its name stays among the clients, so that it is not taken for the next one
-	}
-	if d.tower, err = d.browser.Await(ctx, "tower"); err != nil {
-		d.Fatal(err)
+	for player.Edge != browser.Edge {
+		d.browser, browser = d.play(d.bridge(web))
 	}
 	d.towerIDs = d.ids(1)
 }
 
-// arrives returns the client that is not among the clients yet.
-func (d *devEdges) arrives(ctx context.Context) (c publisher.Client) {
+// play connects a client, which must stay connected. It is as patient as the test: the machine may be slow.
+func (d *devEdges) play(at netip.AddrPort) (*dnptest.Peer, publisher.Client) {
 	d.Helper()
-	eventually(d.T, "a client is in the space", func() bool {
-		list, err := d.space.Who(ctx)
-		i := slices.IndexFunc(list, func(c publisher.Client) bool { return !slices.Contains(d.clients, c.Client) })
+	patient := dnptest.Cpp()
+	patient.GiveUp = patience
+	peer := runClient(d.T, at, patient, dnptest.App{Closed: func(reason string) {
+		if !d.ended.Load() {
+			d.Errorf("a client was disconnected: %s", reason)
+		}
+	}})
+	c := d.await(func(c publisher.Client) bool { return !slices.Contains(d.clients, c.Client) })
+	d.clients = append(d.clients, c.Client)
+	return peer, c
+}
+
+// await waits until edges name a client.
+func (d *devEdges) await(is func(publisher.Client) bool) (found publisher.Client) {
+	d.Helper()
+	eventually(d.T, "edges name the client", func() bool {
+		list, err := d.space.Who(d.Context())
+		i := slices.IndexFunc(list, is)
 		if err != nil || i < 0 {
 			return false
 		}
-		c = list[i]
-		d.clients = append(d.clients, c.Client)
+		found = list[i]
 		return true
 	})
-	return c
+	return found
+}
+
+// bridge returns the address of a program that sends what comes by UDP from one client over a WebSocket, and makes
+// another one with the token of the session when that ends, as a browser does.
+func (d *devEdges) bridge(web string) netip.AddrPort {
+	d.Helper()
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		d.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(d.Context())
+	var client atomic.Pointer[netip.AddrPort]
+	var carrier atomic.Pointer[ws.Conn]
+	var running sync.WaitGroup
+	d.Cleanup(func() {
+		stop()
+		_ = socket.Close()
+		running.Wait()
+	})
+	running.Go(func() {
+		p := make([]byte, 1<<16)
+		for {
+			n, from, err := socket.ReadFromUDPAddrPort(p)
+			if err != nil {
+				return
+			}
+			client.Store(&from)
+			if c := carrier.Load(); c != nil {
+				_ = c.Write(ctx, ws.MessageBinary, p[:n]) // what is lost, the client repeats
+			}
+		}
+	})
+	running.Go(func() {
+		for token := ""; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) { // an edge may refuse
+			token = carry(ctx, web, token, &carrier, func(p []byte) {
+				if to := client.Load(); to != nil {
+					_, _ = socket.WriteToUDPAddrPort(p, *to)
+				}
+			})
+		}
+	})
+	return socket.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+// carry opens a WebSocket to a session, and gives its datagrams to receive until it ends. It returns the token of the
+// session.
+func carry(ctx context.Context, web, token string, carrier *atomic.Pointer[ws.Conn], receive func([]byte)) string {
+	offer := []string{"dnp.v1"}
+	if token != "" {
+		offer = append(offer, "dnp.resume."+token)
+	}
+	c, _, err := ws.Dial(ctx, web, &ws.DialOptions{Subprotocols: offer})
+	if err != nil {
+		return token
+	}
+	defer c.CloseNow()
+	var greeting struct{ Token string }
+	if _, text, err := c.Read(ctx); err != nil || json.Unmarshal(text, &greeting) != nil {
+		return token
+	}
+	carrier.Store(c)
+	for {
+		_, p, err := c.Read(ctx)
+		if err != nil {
+			return greeting.Token
+		}
+		receive(p)
+	}
 }
 
 // publish gives the tower so many hit points.
@@ -158,26 +228,26 @@ func (d *devEdges) ids(hp uint8) (ids [2]wire.LinkID) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), patience)
 	defer cancel()
-	err := d.player.Until(ctx, func(c *dnptest.Client) bool {
-		if l := c.LinkNamed("tower"); l != nil {
-			ids[0] = l.ID
+	for i, peer := range []*dnptest.Peer{d.player, d.browser} {
+		err := peer.Until(ctx, func(c *dnptest.Client) bool {
+			if string(c.Value("tower", 0)) != string([]byte{hp}) {
+				return false
+			}
+			ids[i] = c.LinkNamed("tower").ID
+			return true
+		})
+		if err != nil {
+			d.Fatalf("client %d does not see %d hit points: %v", i+1, hp, err)
 		}
-		return string(c.Value("tower", 0)) == string([]byte{hp})
-	})
-	if err != nil {
-		d.Fatalf("the client by UDP does not see %d hit points: %v", hp, err)
 	}
-	if err := d.browser.Until(ctx, func() bool { return fmt.Sprint(d.tower.At(0)) == fmt.Sprint(hp) }); err != nil {
-		d.Fatalf("the client by WebSocket does not see %d hit points: %v", hp, err)
-	}
-	ids[1] = wire.LinkID(d.tower.ID())
 	return ids
 }
 
 // killEdge kills the edge of the player.
 func (d *devEdges) killEdge() {
 	d.Helper()
-	started := regexp.MustCompile(`edge started" edge=` + d.edgeOf(d.client) + ` process=(\d+)`).FindAllStringSubmatch(d.edges[0].output.String(), -1)
+	edge := d.await(func(c publisher.Client) bool { return c.Client == d.client }).Edge
+	started := regexp.MustCompile(`edge started" edge=`+edge+` process=(\d+)`).FindAllStringSubmatch(d.edges[0].output.String(), -1)
 	pid, err := strconv.Atoi(started[len(started)-1][1])
 	if err == nil {
 		err = syscall.Kill(pid, syscall.SIGKILL)
@@ -187,28 +257,11 @@ func (d *devEdges) killEdge() {
 	}
 }
 
-// edgeOf waits until one edge says that it has a client.
-func (d *devEdges) edgeOf(name string) (edge string) {
-	d.Helper()
-	eventually(d.T, "an edge has "+name, func() bool {
-		ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
-		defer cancel()
-		list, err := d.space.Who(ctx)
-		i := slices.IndexFunc(list, func(c publisher.Client) bool { return c.Client == name })
-		if err != nil || i < 0 {
-			return false
-		}
-		edge = list[i].Edge
-		return true
-	})
-	return edge
-}
-
 // goesOn gives the tower other hit points, which both clients see by the links that they had.
 func (d *devEdges) goesOn(hp uint8) {
 	d.Helper()
 	d.publish(hp)
-	if ids := d.ids(hp); ids != d.towerIDs || !d.tower.Linked() {
+	if ids := d.ids(hp); ids != d.towerIDs {
 		d.Errorf("the clients see the tower by the LinkIds %v, want %v as before", ids, d.towerIDs)
 	}
 }
