@@ -137,14 +137,14 @@ func (c *DevCommand) edge(i int) (p *edgeProcess, err error) {
 	if i == 0 { // sessions of viewers, and of Variants by UDP, end with their edge
 		p.LLUDP, p.Variants = c.LLUDP, c.Variants
 	}
-	p.WebTransport = "" // it would need a port for each edge, and a browser takes 5 s to notice that its edge is dead, not none
+	p.WebTransport = "" // each edge would need a port of its own, and by WebSocket a browser notices at once that its edge is dead
 	if c.HTTP != "" {
 		p.HTTP, err = freeAddress("127.0.0.1:0")
 	}
 	return p, err
 }
 
-// freeAddress returns an address of TCP with a port that nobody has.
+// freeAddress returns an address of TCP with a free port.
 func freeAddress(address string) (string, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
