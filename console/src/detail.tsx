@@ -159,14 +159,18 @@ function Distances({ live, row, near }: { live: Live; row: Row; near: Asked<List
 function Sees({ live, row }: { live: Live; row: Row }) {
   const clients = useAsked<List<Client>>(`api/clients?space=${encodeURIComponent(live.space)}&max=50`, 2_000);
   const [whose, setWhose] = useState("");
-  const list = [...new Set((clients.value?.entries ?? []).map((c) => c.client))];
+  const list = [...new Map((clients.value?.entries ?? []).map((c) => [c.client, c])).values()];
   return (
     <>
-      <h3>Who is sent it, and why</h3>
+      <h3>Who is sent it, who is not, and why</h3>
       {clients.error && <p class="warn">{clients.error}</p>}
       {clients.value && list.length === 0 && <p class="empty">No client is in this space.</p>}
       <p class="chips">
-        {list.map((c) => <button class={c === whose ? "chip on" : "chip"} onClick={() => setWhose(c === whose ? "" : c)}>{format.plain(c, 40)}</button>)}
+        {list.map(({ client, carrier, edge }) => (
+          <button class={client === whose ? "chip on" : "chip"} onClick={() => setWhose(client === whose ? "" : client)}>
+            {format.plain(client, 40)} <small class="faint">{format.plain(`${carrier}, ${edge}`, 60)}</small>
+          </button>
+        ))}
         {clients.value?.next && <span class="faint">and more</span>}
       </p>
       {!whose && list.length > 0 && <p class="faint">Choose a client to see what it has of this state, and why.</p>}

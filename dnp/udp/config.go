@@ -38,6 +38,10 @@ type Config struct {
 	// the port.
 	Sockets int
 
+	// Shared lets other processes of the same user have the port, too, if they share it: the kernel
+	// distributes clients over the sockets of all of them. Only Linux can do that.
+	Shared bool
+
 	// ReadBuffer and WriteBuffer are the sizes of the kernel's buffers in bytes.
 	// 0 means 4 MiB. The kernel may grant less (net.core.rmem_max,
 	// net.core.wmem_max); Socket.Buffers returns the granted sizes.

@@ -17,11 +17,12 @@ import (
 //
 // With SO_REUSEPORT any process of the same user could join a port by mistake and take
 // half of the clients. So the first socket is bound without it, which fails if the port
-// is taken, and gets it afterwards, so that the other sockets can join.
+// is taken, and gets it afterwards, so that the other sockets can join. With cfg.Shared, the caller
+// wants to join.
 func listen(cfg Config) ([]*Socket, error) {
 	var sockets []*Socket
 	for i := range cfg.Sockets {
-		s, err := openSocket(cfg, i > 0)
+		s, err := openSocket(cfg, i > 0 || cfg.Shared)
 		if err != nil {
 			for _, s := range sockets {
 				_ = s.Close()
@@ -37,7 +38,7 @@ func listen(cfg Config) ([]*Socket, error) {
 func openSocket(cfg Config, join bool) (*Socket, error) {
 	var prepare func(string, string, syscall.RawConn) error
 	if join {
-		prepare = func(_, _ string, c syscall.RawConn) error { return control(c, shareport) }
+		prepare = SharePort
 	}
 	conn, err := bind(cfg.Addr, prepare)
 	if err != nil {
@@ -85,6 +86,10 @@ func detach(conn *net.UDPConn) (fd int, err error) {
 	_ = conn.Close() // only its descriptor; the socket stays open
 	return fd, err
 }
+
+// SharePort is the Control of a net.ListenConfig whose sockets, of UDP or TCP, share their port with those of other
+// processes of the same user: the kernel chooses a socket for each client.
+func SharePort(_, _ string, c syscall.RawConn) error { return control(c, shareport) }
 
 func shareport(fd int) error {
 	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)

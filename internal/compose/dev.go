@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,7 +58,9 @@ func (c *DevCommand) Problems() (list config.Problems) {
 type dev struct {
 	node
 	relay   *relay.Relay
-	edge    *edge.Edge
+	edge    *edge.Edge       // nil with --edges
+	edges   *edges           // nil without
+	addrs   []netip.AddrPort // of DNP clients
 	web     *webListeners
 	logs    *Durable
 	demo    *demo
@@ -73,14 +76,18 @@ func (c *DevCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer d.close()
+	defer func() {
+		if d.edges != nil {
+			d.edges.close()
+		}
+	}()
 	if err := d.start(ctx, c); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(d.edge.Addrs(), func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) && c.Auth == "open" {
+	if slices.ContainsFunc(d.addrs, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) && c.Auth == "open" {
 		log.Warn(openWarning)
 	}
-	d.tell(os.Stdout, c)
-	return d.run(ctx)
+	return d.run(ctx, func() { d.tell(os.Stdout, c) })
 }
 
 // start opens all ports, so that a port in use is reported before anything runs.
@@ -94,16 +101,10 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if err != nil {
 		return err
 	}
-	connect := func(name string) (bus *natsbus.Bus) {
-		if err == nil {
-			if bus, err = natsbus.Connect(natsbus.Config{InProcess: d.embedded, Name: name}); err == nil {
-				d.add(bus)
-			}
-		}
-		return bus
-	}
-	relayBus, edgeBus, demoBus, consoleBus := connect("relay"), connect("edge"), connect("demo"), connect("console")
-	if err != nil {
+	relayBus, err1 := d.connect("relay")
+	demoBus, err2 := d.connect("demo")
+	consoleBus, err3 := d.connect("console")
+	if err := cmp.Or(err1, err2, err3); err != nil {
 		return err
 	}
 	d.relay, err = relay.New(relay.Config{ // alone, it holds every shard and stores nothing
@@ -119,22 +120,12 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 	if err != nil {
 		return err
 	}
-	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) {
-		bus := connect("log")
-		return bus, err
-	}, d.subjects, time.Second, func() bool { return true }, d.log)
+	open := d.openEdge
+	if c.Edges > 1 {
+		open = d.openEdges
+	}
+	health, err := open(ctx, c)
 	if err != nil {
-		return err
-	}
-	drain := c.DrainTimeout
-	if d.logs == nil {
-		drain = 0 // there is no other edge, which many clients could overload
-	}
-	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, true}
-	if d.edge, err = newEdge(&d.node, flags, edgeBus, d.logs.Edge(nil), drain, nil); err != nil {
-		return err
-	}
-	if d.web, err = openWeb(flags, d.edge, d.logs.key(d.name), web.Files, d.log); err != nil {
 		return err
 	}
 	d.page = console.New(console.Config{Bus: consoleBus, Subjects: d.subjects, Shards: d.shards, Space: c.OpenSpace, Edit: true, Log: d.log})
@@ -145,16 +136,53 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace, heard: make(chan [2]float32, walkerKnows)}
 		d.player = d.newPlayer(c)
 	}
-	return d.listen(&c.Admin, slices.Concat(d.edge.Metrics(), d.web.metrics(), d.relay.Metrics(), d.logs.Metrics()), func() telemetry.Health {
-		h := edgeHealth(d.edge, edgeBus, d.logs)
+	metrics := slices.Concat(d.web.metrics(), d.relay.Metrics(), d.logs.Metrics())
+	if d.edge != nil {
+		metrics = append(metrics, d.edge.Metrics()...)
+	}
+	return d.listen(&c.Admin, metrics, func() telemetry.Health {
+		h := health()
 		h.Ready = h.Ready && d.relay.Ready()
 		return h
 	}, nil, d.relay)
 }
 
+// connect makes a connection to NATS, which close closes.
+func (d *dev) connect(name string) (*natsbus.Bus, error) {
+	b, err := natsbus.Connect(natsbus.Config{InProcess: d.embedded, Name: name})
+	if err == nil {
+		d.add(b)
+	}
+	return b, err
+}
+
+// openEdge opens the edge of this process, and returns its health.
+func (d *dev) openEdge(ctx context.Context, c *DevCommand) (health func() telemetry.Health, err error) {
+	bus, err := d.connect("edge")
+	if err != nil {
+		return nil, err
+	}
+	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) { return d.connect("log") },
+		d.subjects, time.Second, func() bool { return true }, d.log)
+	if err != nil {
+		return nil, err
+	}
+	drain := c.DrainTimeout
+	if d.logs == nil {
+		drain = 0 // there is no other edge, which many clients could overload
+	}
+	flags := webFlags{Web: &c.Web, Variants: &c.Variants, Viewers: &c.LLUDP, Edge: &c.Edge, Dev: true}
+	if d.edge, err = newEdge(&d.node, flags, bus, d.logs.Edge(nil), drain, nil); err != nil {
+		return nil, err
+	}
+	d.addrs = d.edge.Addrs()
+	d.web, err = openWeb(flags, d.edge, d.logs.key(d.name), web.Files, d.log)
+	return func() telemetry.Health { return edgeHealth(d.edge, bus, d.logs) }, err
+}
+
 // run runs everything until ctx ends. The edge ends first, so that the relay and NATS
 // carry its last messages.
-func (d *dev) run(ctx context.Context) error {
+func (d *dev) run(ctx context.Context, tell func()) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +200,12 @@ func (d *dev) run(ctx context.Context) error {
 		defer cancel()
 		return d.web.run(after)
 	})
-	group.Go(func() error { return d.edge.Run(ctx) })
+	if d.edges != nil {
+		group.Go(func() error { return d.edges.run(ctx, tell) })
+	} else {
+		tell()
+		group.Go(func() error { return d.edge.Run(ctx) })
+	}
 	group.Go(func() error { return d.logs.Maintain(ctx) })
 	group.Go(func() error { return d.admin.Run(ctx) })
 	if d.console != nil {
@@ -194,11 +227,10 @@ func (d *dev) run(ctx context.Context) error {
 
 // newPlayer returns the player of the demo; nil without the console that shows it, or if it cannot log in.
 func (d *dev) newPlayer(c *DevCommand) *player {
-	addrs := d.edge.Addrs()
-	if d.console == nil || c.Auth != "open" || len(addrs) == 0 {
+	if d.console == nil || c.Auth != "open" || len(d.addrs) == 0 {
 		return nil
 	}
-	return &player{url: "udp://" + Reachable(addrs[0]).String(), profile: c.Listen[0].Profile, heard: d.demo.heard, log: d.log}
+	return &player{url: "udp://" + Reachable(d.addrs[0]).String(), profile: c.Listen[0].Profile, heard: d.demo.heard, log: d.log}
 }
 
 // Reachable returns an address at which programs on this machine reach a listener.
@@ -214,12 +246,18 @@ func Reachable(a netip.AddrPort) netip.AddrPort {
 
 // tell prints the addresses and what to try next.
 func (d *dev) tell(w io.Writer, c *DevCommand) {
-	fmt.Fprintf(w, "dnprelay: everything in one process\n")
-	addrs := d.edge.Addrs()
-	for _, a := range addrs {
+	if d.edges == nil {
+		fmt.Fprintf(w, "dnprelay: everything in one process\n")
+	} else {
+		fmt.Fprintf(w, "dnprelay: everything in one process, and %d edges, each in its own\n", len(d.edges.list))
+	}
+	for _, a := range d.addrs {
 		fmt.Fprintf(w, "  DNP clients   udp://%s\n", a)
 	}
 	d.web.tell(w)
+	if d.edges != nil {
+		d.edges.tell(w)
+	}
 	fmt.Fprintf(w, "  game servers  %s\n", d.embedded.URL())
 	if d.console != nil {
 		fmt.Fprintf(w, "  console       http://%s\n", d.console.Addr())
@@ -227,7 +265,7 @@ func (d *dev) tell(w io.Writer, c *DevCommand) {
 	if a := d.admin.Addr(); a != nil {
 		fmt.Fprintf(w, "  health        http://%s/readyz and /metrics\n", a)
 	}
-	watch, nats := Reachable(addrs[0]).String(), ""
+	watch, nats := Reachable(d.addrs[0]).String(), ""
 	if profile := c.Listen[0].Profile; profile != wire.Denetwork {
 		watch += " --profile " + profile.String()
 	}
@@ -242,6 +280,11 @@ func (d *dev) tell(w io.Writer, c *DevCommand) {
   %[1]s publish %[3]s tower hp:float32=93.5%[4]s
   %[1]s events %[3]s%[4]s
 `, beside(os.Args[0], "dnpctl"), watch, c.OpenSpace, nats)
+	if d.edges != nil {
+		d.edges.tellKill(w)
+	} else if runtime.GOOS == "linux" {
+		fmt.Fprintln(w, "With --edges 2, there are two edges, and the sessions of one that you kill go on at the other.")
+	}
 }
 
 // defaultNATS is where programs look for NATS by themselves.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp/admit"
+	"github.com/dnprelay/dnprelay/examples/web"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
@@ -59,6 +61,7 @@ func (c *EdgeCommand) Problems() (list config.Problems) {
 type edgeNode struct {
 	node
 	flags   *EdgeCommand
+	dev     bool     // of relay dev --edges
 	durable *Durable // nil if sessions end with the edge
 	edge    *edge.Edge
 	web     *webListeners
@@ -68,8 +71,10 @@ type edgeNode struct {
 
 // Run serves until ctx ends or an operator requests a drain, and then hands every session
 // over. The error is one line that names what is not available.
-func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
-	n := &edgeNode{flags: c, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
+func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error { return c.run(ctx, false, log) }
+
+func (c *EdgeCommand) run(ctx context.Context, dev bool, log *slog.Logger) error {
+	n := &edgeNode{flags: c, dev: dev, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
 	drain := c.DrainTimeout + endOfWorkers
 	if c.SessionDurability == "log" {
 		drain = c.DrainTimeout + c.DrainLinger
@@ -98,7 +103,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
 		return err
 	}
-	if c.Auth == "open" {
+	if c.Auth == "open" && !n.dev {
 		log.Warn(openWarning)
 	}
 	return n.run(ctx)
@@ -119,7 +124,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	flags := webFlags{&c.Web, &c.Variants, &c.LLUDP, &c.Edge, false}
+	flags := webFlags{Web: &c.Web, Variants: &c.Variants, Viewers: &c.LLUDP, Edge: &c.Edge, Dev: n.dev, Shared: n.dev}
 	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout, n.requestDrain); err != nil {
 		return err
 	}
@@ -128,7 +133,11 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if n.web, err = openWeb(flags, n.edge, n.durable.key(n.name), nil, n.log); err != nil {
+	var page fs.FS
+	if n.dev {
+		page = web.Files
+	}
+	if n.web, err = openWeb(flags, n.edge, n.durable.key(n.name), page, n.log); err != nil {
 		return err
 	}
 	if n.forward != nil {
@@ -244,7 +253,7 @@ var auths = map[string]login.Auth{"open": login.AuthOpen, "token": login.AuthTok
 func newEdge(n *node, flags webFlags, bus bus.Bus, durable *edge.Durable, drain time.Duration, request func(tell func(telemetry.Drain))) (*edge.Edge, error) {
 	c := flags.Edge
 	cfg := edge.Config{
-		Node: n.name, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
+		Node: n.name, Shared: flags.Shared, Workers: c.Workers, Flush: c.Flush, OpenSpace: c.OpenSpace,
 		LogAddresses: edge.LogAddresses(c.LogAddresses),
 		ClientStates: clientStates[c.ClientStates], Recycle: recycles[c.Recycle], Describe: c.LinkMessage == "describe", Shards: n.shards, Bus: bus, Subjects: n.subjects, Log: n.log, Telemetry: n.tel,
 		Auth: auths[c.Auth], TokenKeys: c.TokenKeys, LoginTimeout: c.LoginTimeout,

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
@@ -47,6 +48,7 @@ type webFlags struct {
 	Viewers *config.LLUDP
 	Edge    *config.Edge
 	Dev     bool // of relay dev
+	Shared  bool // other edges have the ports of Edge and of WebSocket, too
 }
 
 // webListeners are the listeners for clients that do not speak UDP.
@@ -119,7 +121,11 @@ func (w *webListeners) openWebSocket() error {
 	if w.flags.WebSocket == "" {
 		return nil
 	}
-	socket, err := net.Listen("tcp", w.flags.WebSocket)
+	var listen net.ListenConfig
+	if w.flags.Shared {
+		listen.Control = udp.SharePort
+	}
+	socket, err := listen.Listen(context.Background(), "tcp", w.flags.WebSocket)
 	if err != nil {
 		return fmt.Errorf("--websocket: %w", err)
 	}

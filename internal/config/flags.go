@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 
@@ -164,11 +165,15 @@ type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
+	Edges      int    `default:"1" want:"1..8" help:"Number of edges. With 2 or more, each is a process of its own, which may be killed: its sessions are durable, and go on at another edge. The edges share the ports of --listen and --websocket; none has --webtransport, and only the first has --variant and --lludp. It needs Linux."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space of --open-space, and for the console a flock in a field, through which a client walks."`
 }
 
 // Problems lists what is wrong with d.
 func (d *Dev) Problems() (list Problems) {
+	if d.Edges > 1 && runtime.GOOS != "linux" {
+		list.Add("--edges", "more than one needs Linux, which lets processes share a port")
+	}
 	if d.Console == "" {
 		return nil
 	}

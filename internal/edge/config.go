@@ -39,6 +39,9 @@ type Config struct {
 	// Listeners are the addresses to serve. Without one, AddWorker adds workers.
 	Listeners []Listener
 
+	// Shared lets other edges of this machine have the ports of the listeners, too (udp.Config.Shared).
+	Shared bool
+
 	// Workers is the number of workers for each listener. 0 means one per core.
 	Workers int
 

@@ -85,7 +85,7 @@ func New(cfg Config) (*Edge, error) {
 
 // listen opens one socket per worker for l.
 func (e *Edge) listen(l Listener) error {
-	sockets, err := udp.Listen(udp.Config{Addr: l.Addr, Sockets: e.cfg.Workers, ReadBuffer: e.cfg.ReadBuffer})
+	sockets, err := udp.Listen(udp.Config{Addr: l.Addr, Sockets: e.cfg.Workers, Shared: e.cfg.Shared, ReadBuffer: e.cfg.ReadBuffer})
 	if err != nil {
 		return err
 	}

@@ -122,6 +122,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{T: t, cmd: cmd, output: &lockedBuffer{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.WaitDelay = patience // a process that the command started and left may have its output
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

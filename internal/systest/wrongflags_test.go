@@ -56,6 +56,8 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "a misspelt variable is named beside what is missing", args: "edge serve --auth=token", env: "DNP_TOKEN_KEY=@token.pub", says: []string{`DNP_TOKEN_KEY is of no flag, did you mean "DNP_TOKEN_KEYS"?`, "--auth: token needs --token-keys"}},
 	{why: "keys without logins", args: "edge serve --token-keys=@token.pub", says: []string{"--token-keys: needs --auth token"}},
 	{why: "a private key for edges", args: "edge serve --auth=token --token-keys=@token.key", says: []string{"--token-keys: file @token.key key 1: is a private key; an edge needs only the public key"}},
+	{why: "no edge", args: "relay dev --edges=0", says: []string{"--edges: want 1 to 8, got 0"}},
+	{why: "too many edges", args: "relay dev --edges=9", says: []string{"--edges: want 1 to 8, got 9"}},
 	{why: "a console for everybody", args: "relay dev --console=0.0.0.0:8415", says: []string{"--console: want an address of this machine"}},
 	{why: "no key at all", args: "relay dev --auth=token --token-keys=@text", says: []string{"--token-keys: file @text contains text outside of PEM blocks"}},
 
