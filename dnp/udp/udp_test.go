@@ -410,6 +410,7 @@ func TestAllocs(t *testing.T) {
 			a, b := open(addr, Config{}), open(addr, Config{})
 			ds := make([]Datagram, 64)
 			data, to := pattern(100), b.LocalAddr()
+			lost := false // the kernel may lose datagrams where other programs send a great deal
 			turn := func() {
 				w := a.Writer()
 				for range 8 {
@@ -418,18 +419,28 @@ func TestAllocs(t *testing.T) {
 				if err := w.Flush(); err != nil {
 					t.Fatal(err)
 				}
-				b.SetReadDeadline(time.Now().Add(patience))
-				for got := 0; got < 8; {
+				b.SetReadDeadline(time.Now().Add(patience / 4))
+				for got := 0; got < 8 && !lost; {
 					n, err := b.ReadBatch(ds)
-					if err != nil {
+					if lost = errors.Is(err, os.ErrDeadlineExceeded); err != nil && !lost {
 						t.Fatal(err)
 					}
 					got += n
 				}
 			}
-			turn()
-			if n := testing.AllocsPerRun(100, turn); n != 0 {
-				t.Errorf("%s: %v allocations for 8 datagrams out and in, want 0", addr, n)
+			for try := 1; ; try++ {
+				lost = false
+				turn()
+				n := testing.AllocsPerRun(100, turn)
+				switch {
+				case lost && try == 3:
+					t.Fatalf("%s: datagrams are lost, in each of %d tries", addr, try)
+				case lost:
+					continue
+				case n != 0:
+					t.Errorf("%s: %v allocations for 8 datagrams out and in, want 0", addr, n)
+				}
+				break
 			}
 		}
 	})
