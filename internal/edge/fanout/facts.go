@@ -190,7 +190,7 @@ func (s *space) stateFacts(now time.Time, session *Session, st *replication.Stat
 		}
 		if l != nil {
 			f.Level.Lacks = l.behind()
-			f.Level.Next = inspect.Millis(max(0, l.dueAt.Sub(now)))
+			f.Level.Next = inspect.Millis(max(0, time.Duration(l.dueAt-now.UnixNano())))
 		}
 	}
 	return f
@@ -231,6 +231,7 @@ var audiences = map[replication.AudienceKind]string{
 
 // behind returns how many values of a level differ from the state's.
 func (l *level) behind() (n int) {
+	sourcesOf(l.st).settle()
 	for i, ok := l.lacks.Next(0); ok; i, ok = l.lacks.Next(i + 1) {
 		if string(l.values.Value(i)) != string(l.st.Values.Value(i)) {
 			n++

@@ -8,7 +8,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/interest"
-	"github.com/dnprelay/dnprelay/internal/turn/heap"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -25,6 +24,11 @@ const sweepInterval = time.Second
 type sources struct {
 	full   *dnp.Source
 	levels []*level // that some session of this worker has or had lately
+
+	// What changed is noted once for all levels. Each takes it over when it is looked at: see settle.
+	changed   netstate.Mask // since then; of length 0 until there is a level
+	touched   bool          // in levels.changed
+	changedAt int64         // when the state changed last while it had levels, in Unix nanoseconds
 
 	rule     *rule            // of its interest; nil without
 	inRule   int              // place in rule.states
@@ -103,13 +107,12 @@ type level struct {
 
 	source *dnp.Source
 	values *netstate.State // those of the state if the level is asleep
-	lacks  netstate.Mask   // values that may differ from the state's
+	lacks  netstate.Mask   // values that may differ from the state's, but for sources.changed
 
-	used      int64     // period in which it was brought up to date last
-	changedAt time.Time // when the state changed last
-	touched   bool      // in levels.changed
-	dueAt     time.Time // when something is to be done
-	place     int       // in levels.queue
+	// Times are Unix nanoseconds, because every change compares them.
+	freeAt int64 // when the period ends in which it was brought up to date last
+	dueAt  int64 // when something is to be done; 0 for never
+	slot   int64 // of levels.queue; 0 for none
 }
 
 // A levelKind is what the levels of a state differ in.
@@ -129,16 +132,14 @@ func detailed(precision, rate float64, divisor uint8) levelKind {
 	return k
 }
 
-// touch notes that values of the state changed.
-func (l *level) touch(changed netstate.Mask, table *levels) {
-	if l.asleep {
-		return
+// settle gives the levels what changed since they were looked at.
+func (s *sources) settle() {
+	for _, l := range s.levels {
+		if !l.asleep {
+			l.lacks.Or(s.changed)
+		}
 	}
-	l.lacks.Or(changed)
-	if !l.touched {
-		l.touched = true
-		table.changed = append(table.changed, l)
-	}
+	s.changed.Reset()
 }
 
 // copyValue brings one value up to date at once.
@@ -152,7 +153,10 @@ func (l *level) copyValue(index int) {
 	}
 }
 
-func (l *level) copyAll() { l.copyIf(func(int) bool { return true }) }
+func (l *level) copyAll() {
+	sourcesOf(l.st).settle()
+	l.copyIf(func(int) bool { return true })
+}
 
 // copyIf brings the values up to date for which want holds, and reports whether there
 // were any.
@@ -174,16 +178,21 @@ func (l *level) far(i int) bool {
 	return !replication.Within(layout.Type(i), layout.Value(i).Precision*l.factor, l.values.Value(i), l.st.Values.Value(i))
 }
 
-// copyDue copies the values that are due and works out when there is more to do.
-func (l *level) copyDue(now time.Time) {
-	if l.free(now) {
-		quiet := l.changedAt.Add(quietAfter)
-		if l.copyIf(func(i int) bool { return !now.Before(quiet) || l.far(i) }) {
-			l.used = l.periodOf(now)
-			l.expect(now.Before(quiet))
-		}
+// copyDue copies the values that are due, if the level was not brought up to date in this period.
+func (l *level) copyDue(now int64) {
+	quiet := sourcesOf(l.st).changedAt + int64(quietAfter)
+	if l.copyIf(func(i int) bool { return now >= quiet || l.far(i) }) {
+		l.freeAt = l.nextPeriod(now)
+		l.expect(now < quiet)
 	}
-	l.dueAt = l.next(now)
+	switch {
+	case l.lacks.Empty():
+		l.dueAt = 0
+	case now < l.freeAt:
+		l.dueAt = l.freeAt
+	default: // all that is left is near enough
+		l.dueAt = quiet
+	}
 }
 
 // expect says when values that were just copied will be again. A state that goes on changing has newer ones for the next
@@ -196,65 +205,33 @@ func (l *level) expect(changing bool) {
 	}
 }
 
-// next returns when there is something to do; the zero time for never.
-func (l *level) next(now time.Time) time.Time {
-	if l.lacks.Empty() {
-		return time.Time{}
-	}
-	at := l.changedAt.Add(quietAfter)
-	for i, ok := l.lacks.Next(0); ok; i, ok = l.lacks.Next(i + 1) {
-		if l.far(i) {
-			at = now
-			break
-		}
-	}
-	if l.free(now) {
-		return at
-	}
-	if begin := l.nextPeriod(); at.Before(begin) {
-		return begin
-	}
-	return at
-}
-
-// nextPeriod returns the begin of the period after the one in which the level was brought up to date.
-func (l *level) nextPeriod() time.Time {
-	return time.Unix(0, (l.used+1)*int64(l.period)-int64(l.phase))
-}
-
-// waits reports whether the level is looked at with the next period at the latest, so that changes before it need no look: a state that
-// changes twenty times as often as its level costs little more than the states do.
-func (l *level) waits(now time.Time) bool {
-	return !l.dueAt.IsZero() && !l.free(now) && !l.dueAt.After(l.nextPeriod())
-}
-
-// free reports whether the level was not brought up to date in this period.
-func (l *level) free(now time.Time) bool { return l.period == 0 || l.periodOf(now) != l.used }
-
-func (l *level) periodOf(now time.Time) int64 {
+// nextPeriod returns the begin of the period after the one of now.
+func (l *level) nextPeriod(now int64) int64 {
 	if l.period == 0 {
 		return 0
 	}
-	return (now.UnixNano() + int64(l.phase)) / int64(l.period)
+	return ((now+int64(l.phase))/int64(l.period)+1)*int64(l.period) - int64(l.phase)
 }
 
 // levels are the levels of detail of a space. A level without links ends at the next
 // change of its state, or with the sweep.
 type levels struct {
 	*base
-	made        int                // ever; spreads their periods
-	count       int                // at present
-	changed     []*level           // those whose states changed since the last advance
-	queue       *heap.Heap[*level] // by dueAt
-	sweepWanted bool               // links ended since the last sweep, so a level may have lost its last one
+	made        int        // ever; spreads their periods
+	count       int        // at present
+	changed     []*sources // of states that have levels and changed since the last advance
+	queue       calendar
+	sweepWanted bool // links ended since the last sweep, so a level may have lost its last one
 	sweepAt     time.Time
 }
 
-func newLevels(b *base) levels {
-	return levels{base: b, queue: heap.New(
-		func(a, b *level) bool { return a.dueAt.Before(b.dueAt) },
-		func(l *level) *int { return &l.place },
-	)}
+// touch notes that values of a state changed that has levels.
+func (v *levels) touch(s *sources, changed netstate.Mask) {
+	s.changed.Or(changed)
+	if !s.touched {
+		s.touched = true
+		v.changed = append(v.changed, s)
+	}
 }
 
 // newSource makes a source that links to a state can be bound to. All sources of a state
@@ -275,7 +252,11 @@ func (v *levels) ensure(st *replication.State, k levelKind) *level {
 			return l
 		}
 	}
-	l := &level{levelKind: k, st: st, used: math.MinInt64, values: st.Values}
+	if len(s.changed) == 0 {
+		s.changed = netstate.NewMask(st.Values.Layout().Len())
+	}
+	s.settle() // the level begins with what the state has
+	l := &level{levelKind: k, st: st, values: st.Values}
 	if !k.asleep {
 		l.values, l.lacks = netstate.NewState(st.Values.Layout()), netstate.NewMask(st.Values.Layout().Len())
 		for i := range st.Values.Layout().Len() {
@@ -295,18 +276,18 @@ func (v *levels) ensure(st *replication.State, k levelKind) *level {
 
 // advance brings levels up to date that are due, and returns when the next one is.
 func (v *levels) advance(now, next time.Time, replica *replication.Replica) time.Time {
-	for i, l := range v.changed {
+	at, changes := now.UnixNano(), len(v.changed) > 0
+	for i, s := range v.changed {
 		v.changed[i] = nil
-		l.touched = false
-		l.changedAt = now
-		if !l.waits(now) {
-			v.advanceLevel(now, l)
+		s.touched, s.changedAt = false, at
+		for j := len(s.levels) - 1; j >= 0; j-- { // from the last one, because a level may end
+			if l := s.levels[j]; !l.asleep && (l.dueAt == 0 || at >= l.freeAt) {
+				v.advanceLevel(at, l)
+			}
 		}
 	}
 	v.changed = v.changed[:0]
-	for l, ok := v.queue.First(); ok && !l.dueAt.After(now); l, ok = v.queue.First() {
-		v.advanceLevel(now, l)
-	}
+	v.queue.take(at, changes, v.advanceLevel)
 	v.sweepWanted = v.sweepWanted && v.count > 0
 	if v.sweepWanted && !now.Before(v.sweepAt) {
 		v.sweepWanted, v.sweepAt = false, now.Add(sweepInterval)
@@ -317,23 +298,26 @@ func (v *levels) advance(now, next time.Time, replica *replication.Replica) time
 	if v.sweepWanted {
 		next = earlier(next, v.sweepAt)
 	}
-	if l, ok := v.queue.First(); ok {
-		next = earlier(next, l.dueAt)
+	if at, ok := v.queue.next(); ok {
+		next = earlier(next, time.Unix(0, at))
 	}
 	return next
 }
 
-func (v *levels) advanceLevel(now time.Time, l *level) {
-	if l.source.Links() == 0 {
+// advanceLevel brings a level up to date. One whose period is not over waits for that, and further changes of the state cost it nothing:
+// a state that changes twenty times as often as its level costs little more than the states do.
+func (v *levels) advanceLevel(now int64, l *level) {
+	switch {
+	case now < l.freeAt:
+		l.dueAt = l.freeAt
+	case l.source.Links() == 0:
 		v.end(l.st, func(x *level) bool { return x == l })
 		return
+	default:
+		sourcesOf(l.st).settle()
+		l.copyDue(now)
 	}
-	l.copyDue(now)
-	if l.dueAt.IsZero() {
-		v.queue.Remove(l)
-		return
-	}
-	v.queue.Set(l)
+	v.queue.set(l)
 }
 
 // end ends the levels of a state for which over holds.
@@ -343,7 +327,7 @@ func (v *levels) end(st *replication.State, over func(*level) bool) {
 		if !over(l) {
 			return false
 		}
-		v.queue.Remove(l)
+		l.dueAt = 0
 		l.source.Remove()
 		v.count--
 		v.counts.Levels--

@@ -317,8 +317,8 @@ func (s *space) Added(st *replication.State) {
 func (s *space) Changed(st *replication.State, changed netstate.Mask) {
 	f := sourcesOf(st)
 	f.full.ChangedMask(changed)
-	for _, l := range f.levels {
-		l.touch(changed, &s.levels)
+	if len(f.levels) > 0 {
+		s.levels.touch(f, changed)
 	}
 	if f.object != nil || f.followed != nil {
 		s.near.changed(st, f, changed)

@@ -34,7 +34,7 @@ func (s *Spaces) ensure(name string) *space {
 	}
 	sp := &space{
 		spaceInfo: spaceInfo{base: &s.base, spaceName: name, shard: cluster.Shard(name, s.Shards)},
-		ownByKey:  make(map[string]*ownState), levels: newLevels(&s.base),
+		ownByKey:  make(map[string]*ownState), levels: levels{base: &s.base},
 	}
 	sp.near.space, sp.sightings.space = sp, sp
 	sp.replica = replication.NewReplica(name, sp)
