@@ -66,6 +66,10 @@ type core struct {
 	dirty    []*Source // Sources with changes that were not flushed
 	flushing []*Conn   // connections with pending links
 
+	// Repeats have time to wait for values that are sent anyway, with which they share datagrams.
+	urgent    bool    // more than repeats waits for Flush
+	repeatsBy instant // when a Flush for repeats alone is due; never without any
+
 	driven  bool     // inside Receive or Advance
 	events  []Event  // of this Receive or Advance
 	later   []Event  // of calls between two of them
@@ -82,7 +86,7 @@ func New(cfg Config) (*Endpoint, error) {
 		return nil, err
 	}
 	return &Endpoint{
-		core:     core{cfg: cfg, rate: newRate(cfg.BytesPerSecond, cfg.DatagramMax)},
+		core:     core{cfg: cfg, rate: newRate(cfg.BytesPerSecond, cfg.DatagramMax), repeatsBy: never},
 		byAddr:   make(map[netip.AddrPort]*Conn),
 		unproven: newUnprovenTable(&cfg),
 		silent:   newSilentTable(&cfg),
@@ -188,6 +192,9 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 		return time.Time{}, true
 	}
 	at := min(e.timers.next(), e.unproven.nextTimeout(), e.silent.nextTimeout(), e.offers.nextTimeout())
+	if e.repeatsBy > e.clock.now { // else Pending says so
+		at = min(at, e.repeatsBy)
+	}
 	return e.clock.time(at), at != never
 }
 

@@ -12,8 +12,17 @@ const (
 	updateValuesMax = 127
 )
 
-// Pending reports whether Flush has something to do.
-func (e *Endpoint) Pending() bool { return len(e.dirty)+len(e.flushing) > 0 }
+// repeatWait is how long repeats wait for other values, so that a Flush with few of them does not send as many datagrams as
+// one with all that changed. A state that changes 20 times a second is quiet for longer before it is repeated.
+const repeatWait = 10 * time.Millisecond
+
+// Pending reports whether it is time for a Flush. The owner asks again after the time of NextTimeout.
+func (e *Endpoint) Pending() bool {
+	return len(e.dirty)+len(e.flushing) > 0 && (e.urgent || e.repeatsBy <= e.clock.now)
+}
+
+// repeatSoon has Pending say within repeatWait that it is time for a Flush.
+func (e *core) repeatSoon() { e.repeatsBy = min(e.repeatsBy, e.clock.now.add(repeatWait)) }
 
 // Flush sends changed values to the peers that are linked to them.
 //
@@ -24,7 +33,7 @@ func (e *Endpoint) Pending() bool { return len(e.dirty)+len(e.flushing) > 0 }
 // when it can be sent more.
 func (e *Endpoint) Flush(now time.Time, out Sender) {
 	t := e.clock.advance(now)
-	e.updateMax = 0
+	e.updateMax, e.urgent, e.repeatsBy = 0, false, never
 	for i, s := range e.dirty {
 		e.dirty[i] = nil
 		if s.removed {

@@ -227,11 +227,17 @@ func (t *linkTable) detachAll() {
 // push makes the next Flush look at a link.
 func (t *linkTable) push(slot uint16) {
 	t.pending = append(t.pending, slot)
-	t.flushSoon()
+	t.flushNext()
 }
 
-// flushSoon makes the next Flush look at the connection.
+// flushSoon makes it time for a Flush, which looks at the connection.
 func (t *linkTable) flushSoon() {
+	t.core.urgent = true
+	t.flushNext()
+}
+
+// flushNext makes the next Flush look at the connection.
+func (t *linkTable) flushNext() {
 	if !t.flushing {
 		t.flushing = true
 		t.core.flushing = append(t.core.flushing, t.core.conns[t.conn])
@@ -242,6 +248,7 @@ func (t *linkTable) flushSoon() {
 // did not change.
 func (t *linkTable) mark(slot int) {
 	t.slots[slot].flags |= linkChanged
+	t.core.urgent = true
 	t.markRepeat(slot)
 }
 
@@ -250,6 +257,7 @@ func (t *linkTable) markRepeat(slot int) {
 	if l := &t.slots[slot]; !l.has(linkMarked) {
 		l.flags |= linkMarked
 		t.push(uint16(slot))
+		t.core.repeatSoon()
 		t.pendingBytes += t.core.sources[l.source].updateSize()
 	}
 }

@@ -115,7 +115,7 @@ func (s *Source) Changed(i int) {
 		return // a link made later gets all values with its offer
 	}
 	s.touch()
-	s.refresh.wanted = true
+	s.refresh.wanted, s.e.urgent = true, true
 	s.changed[i] = s.version
 }
 
@@ -383,6 +383,7 @@ func (s *Source) onTimer(now instant) {
 func (s *Source) repeat() {
 	s.e.stats.Refreshes++
 	s.touch()
+	s.e.repeatSoon()
 	for i, version := range s.changed {
 		if version > s.refresh.base {
 			s.changed[i] = s.version

@@ -150,6 +150,11 @@ func (b *Bander) Advance(now time.Time, tell func(Change)) (next time.Time, ok b
 		s.dueAt = s.nextLook(now)
 		b.sights.Set(s)
 	}
+	return b.Next()
+}
+
+// Next returns when Advance has something to do; false if no sight has eyes.
+func (b *Bander) Next() (time.Time, bool) {
 	s, ok := b.sights.First()
 	if !ok {
 		return time.Time{}, false

@@ -11,8 +11,8 @@ import (
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
-// lookStep is the grid of the turns that a worker takes for looks alone. Looks of hundreds of sessions are due at
-// as many times; together they cost a hundred turns a second at most, and each is 10 ms late at worst.
+// lookStep is how long looks wait for a batch of the space. Looks of hundreds of sessions are due at as many times; together
+// they cost a hundred turns a second at most, and what they move is sent with the values of the batch.
 const lookStep = 10 * time.Millisecond
 
 // interests say which states of a space its sessions are near enough to see: the states that have an interest,
@@ -358,16 +358,24 @@ func (n *interests) told(c interest.Change) {
 	n.space.offerIn(c.Sight.Data.(*Session), c.Object.Data.(*replication.State), c.To)
 }
 
-// advance looks at the sights that are due, and returns when the next one is.
-func (n *interests) advance(now, next time.Time) time.Time {
+// advance looks at the sights that are due if there is a batch, or if one has waited for lookStep. It returns when there is
+// something to do.
+func (n *interests) advance(now, next time.Time, batch bool) time.Time {
 	if n.grid == nil {
 		return next
 	}
-	before := n.bander.Looks()
-	at, ok := n.bander.Advance(now, n.tell)
-	n.space.counts.Looks += n.bander.Looks() - before
-	if !ok {
-		return next
+	if at, ok := n.bander.Next(); !ok || !batch && now.Before(at.Add(lookStep)) {
+		return n.next(next)
 	}
-	return earlier(next, at.Add(lookStep-time.Duration(at.UnixNano())%lookStep))
+	before := n.bander.Looks()
+	n.bander.Advance(now, n.tell)
+	n.space.counts.Looks += n.bander.Looks() - before
+	return n.next(next)
+}
+
+func (n *interests) next(next time.Time) time.Time {
+	if at, ok := n.bander.Next(); ok {
+		return earlier(next, at.Add(lookStep))
+	}
+	return next
 }

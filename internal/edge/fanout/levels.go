@@ -275,8 +275,8 @@ func (v *levels) ensure(st *replication.State, k levelKind) *level {
 }
 
 // advance brings levels up to date that are due, and returns when the next one is.
-func (v *levels) advance(now, next time.Time, replica *replication.Replica) time.Time {
-	at, changes := now.UnixNano(), len(v.changed) > 0
+func (v *levels) advance(now, next time.Time, batch bool, replica *replication.Replica) time.Time {
+	at := now.UnixNano()
 	for i, s := range v.changed {
 		v.changed[i] = nil
 		s.touched, s.changedAt = false, at
@@ -287,7 +287,7 @@ func (v *levels) advance(now, next time.Time, replica *replication.Replica) time
 		}
 	}
 	v.changed = v.changed[:0]
-	v.queue.take(at, changes, v.advanceLevel)
+	v.queue.take(at, batch, v.advanceLevel)
 	v.sweepWanted = v.sweepWanted && v.count > 0
 	if v.sweepWanted && !now.Before(v.sweepAt) {
 		v.sweepWanted, v.sweepAt = false, now.Add(sweepInterval)

@@ -25,6 +25,7 @@ type space struct {
 	sightings sightings
 	emptyAt   time.Time // when a session left last, or the space was needed last
 	now       time.Time // of the latest advance
+	changed   bool      // values of a state, since then
 
 	// Which states clients lack for want of links is not stored: when links have ended,
 	// all states are offered to those clients again.
@@ -53,10 +54,12 @@ func (s *space) advance(now time.Time) time.Time {
 	for _, session := range s.sessions {
 		next = session.advance(now, next)
 	}
-	next = s.near.advance(now, next)
+	batch := s.changed
+	s.changed = false
+	next = s.near.advance(now, next, batch)
 	next = s.sightings.advance(now, next)
 	next = s.advanceReoffer(now, next)
-	return s.levels.advance(now, next, s.replica)
+	return s.levels.advance(now, next, batch, s.replica)
 }
 
 func (s *space) repair(request []byte) {
@@ -98,7 +101,7 @@ func (s *space) alignResumed(now time.Time) {
 		if session.unaligned {
 			session.unaligned = false
 			s.near.see(now, session)
-			s.near.advance(now, now)
+			s.near.advance(now, now, true)
 			s.align(session)
 			s.sightings.begin(session)
 		}
@@ -315,6 +318,7 @@ func (s *space) Added(st *replication.State) {
 
 // Changed marks what changed, for all links at once.
 func (s *space) Changed(st *replication.State, changed netstate.Mask) {
+	s.changed = true
 	f := sourcesOf(st)
 	f.full.ChangedMask(changed)
 	if len(f.levels) > 0 {
