@@ -252,5 +252,5 @@ func (b *Bander) Distance(s *Sight, o *Object) float64 {
 	if o.state != placed {
 		return math.Inf(1)
 	}
-	return o.rule.axes.Distance(o.at, s.eyes...)
+	return o.rule.axes.Distance(b.grid.at(o), s.eyes...)
 }

@@ -2,18 +2,23 @@ package interest
 
 import "math"
 
-// An Object is what a Grid places. Others may change only Data. What a look reads comes first, to be in one cache line.
+// An Object is what a Grid places. Others may change only Data.
 type Object struct {
 	cell  uint64
-	at    Point // with zero for the axes that the rule does not have
 	layer *layer
-	next  *Object // of the same bucket
 	rule  *Rule
 	index int32 // among the known objects of the sight at which a Bander looks: see Bander.mark
+	place int32 // in the bucket
 	state placing
 
-	prev *Object
 	Data any // belongs to the caller
+}
+
+// A spot is an entry of a bucket: a placed object, with what a look reads of objects that are too far away.
+type spot struct {
+	at     Point // with zero for the axes that the rule does not have
+	cell   uint64
+	object *Object
 }
 
 // A placing says whether an object is in a cell.
@@ -38,18 +43,22 @@ type layer struct {
 }
 
 // A Grid is a uniform hash grid: objects are in buckets by the cell in which they are. Its memory is that
-// of the objects and one bucket for each, whatever the size of the world. A Grid belongs to one Bander.
+// of the objects and their buckets, whatever the size of the world. A Grid belongs to one Bander.
 type Grid struct {
 	most    int // objects
 	count   int
-	buckets []*Object // by cell; the number is a power of two
-	layers  []*layer  // that have objects
+	buckets [][]spot // by cell; the number is a power of two
+	layers  []*layer // that have objects
 }
 
-const bucketsMin = 64
+const (
+	bucketsMin = 64
+	bucketLoad = 4  // objects for each bucket, at most
+	spotsMin   = 16 // memory that a bucket keeps
+)
 
 // NewGrid returns a grid for at most so many objects.
-func NewGrid(most int) *Grid { return &Grid{most: most, buckets: make([]*Object, bucketsMin)} }
+func NewGrid(most int) *Grid { return &Grid{most: most, buckets: make([][]spot, bucketsMin)} }
 
 // Len returns the number of objects.
 func (g *Grid) Len() int { return g.count }
@@ -60,7 +69,7 @@ func (g *Grid) Add(r *Rule, data any) (*Object, bool) {
 		return nil, false
 	}
 	g.count++
-	if g.count > len(g.buckets) {
+	if g.count > bucketLoad*len(g.buckets) {
 		g.resize(2 * len(g.buckets))
 	}
 	o := &Object{Data: data, rule: r}
@@ -77,7 +86,7 @@ func (g *Grid) Remove(o *Object) {
 	g.leave(o.layer)
 	o.state = removed
 	g.count--
-	if len(g.buckets) > bucketsMin && g.count < len(g.buckets)/4 {
+	if len(g.buckets) > bucketsMin && g.count < bucketLoad*len(g.buckets)/4 {
 		g.resize(len(g.buckets) / 2)
 	}
 }
@@ -94,7 +103,7 @@ func (g *Grid) SetRule(o *Object, r *Rule, at Point) {
 	g.Move(o, at)
 }
 
-// Move says where an object is. It allocates nothing.
+// Move says where an object is. It allocates nothing, unless a bucket has more objects than before.
 func (g *Grid) Move(o *Object, to Point) {
 	if o.state == removed {
 		return
@@ -105,15 +114,15 @@ func (g *Grid) Move(o *Object, to Point) {
 		return
 	}
 	cell := o.layer.cellOf(to)
-	o.at = to
 	if o.state == placed {
 		if cell == o.cell {
+			(*g.bucket(cell))[o.place].at = to
 			return
 		}
 		g.unlink(o)
 	}
 	o.cell = cell
-	g.link(o)
+	g.link(spot{to, cell, o})
 }
 
 // join returns the layer of a rule for one more object.
@@ -156,40 +165,40 @@ func (g *Grid) least() float64 {
 	return least
 }
 
-func (g *Grid) bucket(cell uint64) **Object { return &g.buckets[cell&uint64(len(g.buckets)-1)] }
+func (g *Grid) bucket(cell uint64) *[]spot { return &g.buckets[cell&uint64(len(g.buckets)-1)] }
 
-func (g *Grid) link(o *Object) {
-	first := g.bucket(o.cell)
-	o.prev, o.next, o.state = nil, *first, placed
-	if o.next != nil {
-		o.next.prev = o
-	}
-	*first = o
+// at returns where an object is that is placed.
+func (g *Grid) at(o *Object) Point { return (*g.bucket(o.cell))[o.place].at }
+
+func (g *Grid) link(s spot) {
+	b := g.bucket(s.cell)
+	s.object.place, s.object.state = int32(len(*b)), placed
+	*b = append(*b, s)
 }
 
+// unlink takes an object out of its bucket, in which the last one takes its place.
 func (g *Grid) unlink(o *Object) {
 	if o.state != placed {
 		return
 	}
-	if o.prev != nil {
-		o.prev.next = o.next
-	} else {
-		*g.bucket(o.cell) = o.next
+	b := g.bucket(o.cell)
+	all, last := *b, len(*b)-1
+	all[o.place] = all[last]
+	all[o.place].object.place = o.place
+	all[last] = spot{}
+	*b = all[:last]
+	if cap(all) > spotsMin && last < cap(all)/4 { // a crowd is gone
+		*b = append(make([]spot, 0, cap(all)/2), *b...)
 	}
-	if o.next != nil {
-		o.next.prev = o.prev
-	}
-	o.prev, o.next, o.state = nil, nil, nowhere
+	o.state = nowhere
 }
 
 func (g *Grid) resize(n int) {
 	old := g.buckets
-	g.buckets = make([]*Object, n)
-	for _, o := range old {
-		for o != nil {
-			next := o.next
-			g.link(o)
-			o = next
+	g.buckets = make([][]spot, n)
+	for _, b := range old {
+		for _, s := range b {
+			g.link(s)
 		}
 	}
 }
@@ -236,12 +245,13 @@ func (g *Grid) nearIn(l *layer, eye Point, found []hit) []hit {
 }
 
 func (g *Grid) nearInCell(l *layer, cell uint64, eye Point, found []hit) []hit {
-	for o := *g.bucket(cell); o != nil; o = o.next {
-		if o.cell != cell || o.layer != l {
+	limit := l.reach * l.reach
+	for _, s := range *g.bucket(cell) {
+		if s.cell != cell {
 			continue
 		}
-		if d := square(o.at, eye); d <= o.rule.leave[o.rule.n-1] {
-			found = append(found, hit{o, d})
+		if d := square(s.at, eye); d <= limit && s.object.layer == l && d <= s.object.rule.leave[s.object.rule.n-1] {
+			found = append(found, hit{s.object, d})
 		}
 	}
 	return found

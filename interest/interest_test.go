@@ -247,6 +247,11 @@ func TestBounds(t *testing.T) {
 	if n := len(f.grid.buckets); n > bucketsMin {
 		t.Errorf("the grid has %d buckets for one object", n)
 	}
+	for _, b := range f.grid.buckets {
+		if cap(b) > spotsMin {
+			t.Errorf("a bucket has memory for %d objects, and there is one", cap(b))
+		}
+	}
 	if n := len(f.grid.layers); n != 1 {
 		t.Errorf("there are %d layers, one has objects", n)
 	}
