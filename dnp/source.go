@@ -298,6 +298,9 @@ type refresher struct {
 	expected time.Duration // see Expect
 }
 
+// refreshGrid is the grid of the times at which Sources look whether to repeat something: 200 wake-ups a second serve all.
+const refreshGrid = 5 * time.Millisecond
+
 // rhythmMax is the longest pause between changes that counts as a rhythm, 8 Hz. It
 // puts a repeat off by at most 127 ms, so that three of the default steps still come
 // within 630 ms of the last change.
@@ -344,7 +347,7 @@ func (s *Source) flushed(now instant) {
 	r.step, r.quiet = 0, now
 	// A timer that is set already is early at worst; onTimer checks again. That
 	// keeps a busy Source from moving its timer at every Flush.
-	if at := now.add(steps[0] + r.shift); r.timer.place == 0 || r.timer.at > at {
+	if at := now.add(steps[0] + r.shift).upTo(refreshGrid); r.timer.place == 0 || r.timer.at > at {
 		s.e.timers.set(&r.timer, at)
 	}
 }
@@ -368,7 +371,7 @@ func (s *Source) onTimer(now instant) {
 		due = now.add(steps[0])
 	}
 	if now < due {
-		s.e.timers.set(&r.timer, due)
+		s.e.timers.set(&r.timer, due.upTo(refreshGrid))
 		return
 	}
 	s.repeat()
@@ -376,7 +379,7 @@ func (s *Source) onTimer(now instant) {
 		s.e.timers.remove(&r.timer)
 		return
 	}
-	s.e.timers.set(&r.timer, r.quiet.add(steps[r.step]+r.shift))
+	s.e.timers.set(&r.timer, r.quiet.add(steps[r.step]+r.shift).upTo(refreshGrid))
 }
 
 // repeat gives the values of the last burst of changes a new version.

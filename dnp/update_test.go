@@ -111,6 +111,49 @@ func TestRefresh(t *testing.T) {
 	s.want("the other value had its turn", "09 01 0080 01 0000 02")
 }
 
+// TestRepeatsWaitForCompany wants a repeat to be sent with the next change, and after repeatWait without one.
+func TestRepeatsWaitForCompany(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = []time.Duration{60 * time.Millisecond}
+	s, src := linked(t, cfg, true, "uint8")
+	other := s.source("uint8")
+	if err := s.c.Link(other, true); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.recv("06 0100 00", "07 0180")
+	s.sent, s.happen = nil, nil
+	for _, company := range []bool{true, false} {
+		set(src, 0, "01")
+		s.flush()
+		s.sent = nil
+		s.wait(60 * time.Millisecond)
+		if s.e.Pending() {
+			t.Fatal("a repeat does not wait for other values")
+		}
+		if at, ok := s.e.NextTimeout(); !ok || at.Sub(s.now) != repeatWait {
+			t.Fatalf("the endpoint wants a turn in %v (%v), want %v", at.Sub(s.now), ok, repeatWait)
+		}
+		if company {
+			set(other, 0, "02")
+		} else {
+			s.wait(repeatWait)
+		}
+		if !s.e.Pending() {
+			t.Fatalf("nothing is pending, with another change: %v", company)
+		}
+		s.flush()
+		if want := map[bool]string{true: "09 02 0080 01 0000 01 0180 01 0000 02", false: "09 01 0080 01 0000 01"}[company]; len(s.sent) != 1 || s.sent[0] != strings.ReplaceAll(want, " ", "") {
+			t.Fatalf("a repeat, with another change: %v: sent %v, want %s", company, s.sent, want)
+		}
+		if s.e.Pending() {
+			t.Fatal("what was flushed is still pending")
+		}
+		s.wait(time.Second) // the other source repeats its change
+		s.flush()
+	}
+}
+
 func TestRefreshWaitsForQuiet(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil
@@ -184,7 +227,7 @@ func TestRefreshToleratesLateness(t *testing.T) {
 		why    string
 		pauses []int // between changes, in milliseconds
 		most   uint64
-		first  int // milliseconds from the last change to the first repeat, at most
+		first  int // milliseconds from the last change to the first repeat, at most, but for refreshGrid
 	}{
 		{"twenty changes a second", steady(40, 50), 0, 75},
 		{"each tenth of them 22 ms late: no repeat before 75 ms", repeat(4, append(steady(8, 50), 72, 28)...), 0, 90},
@@ -212,7 +255,7 @@ func TestRefreshToleratesLateness(t *testing.T) {
 		before := s.e.stats.Refreshes
 		set(src, 0, "ff")
 		s.flush()
-		wait(c.first)
+		wait(c.first + int(refreshGrid.Milliseconds()))
 		if n := s.e.stats.Refreshes - before; n != 1 {
 			t.Errorf("%s: %d refreshes within %d ms of the last change, want one", c.why, n, c.first)
 		}

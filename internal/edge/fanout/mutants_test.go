@@ -17,6 +17,7 @@ const (
 	spaceFile = "internal/edge/fanout/space.go"
 	levelFile = "internal/edge/fanout/levels.go"
 	tellFile  = "internal/edge/fanout/sightings.go"
+	dueFile   = "internal/edge/fanout/calendar.go"
 	nearFile  = "internal/edge/fanout/nearby.go"
 
 	sessionFile = "internal/edge/fanout/session.go"
@@ -50,6 +51,14 @@ var mutantList = []mutants.Mutant{
 	{Name: "unlink_sleeps", File: spaceFile, Old: "r.says != nil && r.says.Unlink:", New: "r.says != nil && false:", Run: "^TestUnlinkLasts$"},
 	{Name: "sleep_unlinks", File: spaceFile, Old: "r.says != nil && r.says.Unlink:", New: "r.says != nil:", Run: "^TestSleepKeepsTheLink$"},
 	{Name: "all_bands_weigh_the_same", File: levelFile, Old: "Divisor: k.divisor", New: "Divisor: 1", Run: "^TestNearWeighsMore$"},
+	{Name: "levels_are_early", File: dueFile, Old: "l.dueAt == 0 || l.dueAt > now {", New: "l.dueAt == 0 {", Run: "^TestCalendarModel$"},
+	{Name: "levels_need_a_batch", File: dueFile, Old: "last := now/calendarStep - 1", New: "last := c.first - 1", Run: "^TestCalendarModel$"},
+	{Name: "batches_are_not_joined", File: dueFile, Old: "\t\tlast += 2 //", New: "\t\tlast += 0 //", Run: "^TestCalendarModel$"},
+	{Name: "worker_sleeps_over_levels", File: dueFile, Old: "return (n + 1) * calendarStep, true", New: "return (n + 3) * calendarStep, true", Run: "^TestCalendarModel$"},
+	{Name: "levels_that_hurry_stay", File: dueFile, Old: "l.slot != 0 && l.slot <= n {", New: "l.slot != 0 {", Run: "^TestCalendarModel$"},
+	{Name: "entries_stay", File: dueFile, Old: "\tc.entries -= len(*slot)\n", New: "", Run: "^TestCalendarModel$"},
+	{Name: "changes_reach_no_level", File: levelFile, Old: "\t\t\tl.lacks.Or(s.changed)\n", New: "", Run: "^TestRepeatsOfLevelsWait$|^TestSights"},
+	{Name: "rates_do_not_hold", File: levelFile, Old: "case now < l.freeAt:\n\t\tl.dueAt = l.freeAt\n\tcase l.source", New: "case false:\n\tcase l.source", Run: "^TestRates$"},
 	{Name: "band_over_client", File: spaceFile, Old: "return detailed(d.Precision, d.Rate, divisor), true", New: "_ = d", Run: "^TestRules$"},
 	{Name: "sleepers_take_all_room", File: spaceFile, Old: "err == dnp.ErrLinks && s.Endpoint.EndSilent(session.conn)", New: "err == dnp.ErrLinks && false", Run: "^TestRoomForTheNear$"},
 
