@@ -227,20 +227,20 @@ func (t *linkTable) detachAll() {
 // push makes the next Flush look at a link.
 func (t *linkTable) push(slot uint16) {
 	t.pending = append(t.pending, slot)
-	t.flushNext()
+	t.core.flushNext(t)
 }
 
 // flushSoon makes it time for a Flush, which looks at the connection.
 func (t *linkTable) flushSoon() {
 	t.core.urgent = true
-	t.flushNext()
+	t.core.flushNext(t)
 }
 
-// flushNext makes the next Flush look at the connection.
-func (t *linkTable) flushNext() {
+// flushNext makes the next Flush look at a connection.
+func (e *core) flushNext(t *linkTable) {
 	if !t.flushing {
 		t.flushing = true
-		t.core.flushing = append(t.core.flushing, t.core.conns[t.conn])
+		e.flushing = append(e.flushing, e.conns[t.conn])
 	}
 }
 
