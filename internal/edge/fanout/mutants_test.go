@@ -56,7 +56,6 @@ var mutantList = []mutants.Mutant{
 	{Name: "batches_are_not_joined", File: dueFile, Old: "\t\tlast += 2 //", New: "\t\tlast += 0 //", Run: "^TestCalendarModel$"},
 	{Name: "worker_sleeps_over_levels", File: dueFile, Old: "return (n + 1) * calendarStep, true", New: "return (n + 3) * calendarStep, true", Run: "^TestCalendarModel$"},
 	{Name: "levels_that_hurry_stay", File: dueFile, Old: "l.slot != 0 && l.slot <= n {", New: "l.slot != 0 {", Run: "^TestCalendarModel$"},
-	{Name: "entries_stay", File: dueFile, Old: "\tc.entries -= len(*slot)\n", New: "", Run: "^TestCalendarModel$"},
 	{Name: "changes_reach_no_level", File: levelFile, Old: "\t\t\tl.lacks.Or(s.changed)\n", New: "", Run: "^TestRepeatsOfLevelsWait$|^TestSights"},
 	{Name: "rates_do_not_hold", File: levelFile, Old: "case now < l.freeAt:\n\t\tl.dueAt = l.freeAt\n\tcase l.source", New: "case false:\n\tcase l.source", Run: "^TestRates$"},
 	{Name: "band_over_client", File: spaceFile, Old: "return detailed(d.Precision, d.Rate, divisor), true", New: "_ = d", Run: "^TestRules$"},
