@@ -130,7 +130,7 @@ func (w *updateWriter) write(slots []uint16) {
 			continue
 		}
 		s := e.sources[l.source]
-		w.repeat = s.refresh.repeated || l.sent == 0 // the scrub is a repeat, too
+		w.repeat = s.repeated || l.sent == 0 // the scrub is a repeat, too
 		switch {
 		case l.sent == s.version: // it lacks nothing
 		case l.sent == s.version-1 && s.encodedVersion == s.version && l.phase != LinkPresumed && !l.has(linkHeld): // it lacks what most links lack

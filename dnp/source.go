@@ -47,24 +47,26 @@ const noSource = math.MaxUint32
 // version each value changed last. A link needs no more than the version up to
 // which it was sent: it lacks the values that are newer.
 type Source struct {
-	version        uint32 // what Changed gives to values; at least 1
-	encodedVersion uint32 // the version that encoded is of; 0 if each link must be encoded by itself
-	encoded        []byte // count and values of the newest version, as they follow a LinkId
-	refresh        refresher
+	// What each update of a link reads is one cache line.
+	version        uint32   // what Changed gives to values; at least 1
+	encodedVersion uint32   // the version that encoded is of; 0 if each link must be encoded by itself
+	encoded        []byte   // count and values of the newest version, as they follow a LinkId
+	repeated       bool     // the version flushed last was a repeat only
+	inline         [31]byte // memory for encoded
 
-	cfg     SourceConfig
-	e       *Endpoint
-	handle  uint32
-	links   []linkRef
-	datas   int     // values of type data: each may be sent with a byte more than the state has
-	weight  float32 // of its links among those that wait: priority over divisor
-	removed bool
+	refresh refresher
 
-	changed []uint32 // per value, the version at which it changed last; at least 1
-	dirty   bool     // some value has this version and was not flushed
-
+	cfg            SourceConfig
+	e              *Endpoint
+	handle         uint32
 	changedVersion uint32  // the last version flushed that is a change, not only a repeat
 	changedAt      instant // when it was flushed
+	links          []linkRef
+	datas          int     // values of type data: each may be sent with a byte more than the state has
+	weight         float32 // of its links among those that wait: priority over divisor
+	removed        bool
+	dirty          bool     // some value has the newest version and was not flushed
+	changed        []uint32 // per value, the version at which it changed last; at least 1
 }
 
 // A linkRef is a link of some connection.
@@ -244,6 +246,9 @@ func (s *Source) encode() {
 	if s.encodedVersion = 0; s.cfg.Silent {
 		return
 	}
+	if s.encoded == nil {
+		s.encoded = s.inline[:0]
+	}
 	b := p.AppendUpdateCount(s.encoded[:0], 0)
 	layout, values := s.cfg.State.Layout(), 0
 	last := s.lastNewer(s.version - 1)
@@ -289,7 +294,6 @@ func (s *Source) newer(version uint32) (n int) {
 type refresher struct {
 	timer    timer         // set while repeats are to come
 	wanted   bool          // a true change was made since the last Flush
-	repeated bool          // the version flushed last was a repeat only
 	step     uint8         // the next of Config.Refresh
 	quiet    instant       // the Flush of the last true change
 	base     uint32        // values newer than this are to be repeated
@@ -325,12 +329,12 @@ func expectedShift(after, first time.Duration) time.Duration { return max(0, aft
 func (s *Source) flushed(now instant) {
 	s.dirty = false
 	r, steps := &s.refresh, s.e.cfg.Refresh
-	r.repeated = !r.wanted
+	s.repeated = !r.wanted
 	r.wanted = false
-	if !r.repeated {
+	if !s.repeated {
 		s.changedVersion, s.changedAt = s.version, now
 	}
-	if r.repeated || len(steps) == 0 {
+	if s.repeated || len(steps) == 0 {
 		return
 	}
 	switch {
