@@ -103,7 +103,7 @@ func (n *interests) join(st *replication.State) {
 		n.rules[name] = r
 	}
 	src := sourcesOf(st)
-	src.rule, src.inRule = r, len(r.states)
+	src.rule, src.inRule = r, int32(len(r.states))
 	r.states = append(r.states, st)
 	if n.states++; n.states == 1 {
 		n.begin()

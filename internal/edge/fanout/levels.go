@@ -28,11 +28,11 @@ type sources struct {
 	// What changed is noted once for all levels. Each takes it over when it is looked at: see settle.
 	changed   netstate.Mask // since then; of length 0 until there is a level
 	word      [1]uint64     // memory for changed
-	touched   bool          // in levels.changed
 	changedAt int64         // when the state changed last while it had levels, in Unix nanoseconds
 
+	touched  bool             // in levels.changed
+	inRule   int32            // place in rule.states
 	rule     *rule            // of its interest; nil without
-	inRule   int              // place in rule.states
 	object   *interest.Object // nil if clients see nothing of it, whatever their eyes
 	place    int              // index of the value that is its place, if it is an object
 	followed *followed        // nil if it is no eye
