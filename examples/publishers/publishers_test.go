@@ -199,6 +199,7 @@ func (x *table) reasserts() {
 		x.Fatal(err)
 	}
 	x.farewell()
+	x.until("the lever has the speed that the relay was told", func() bool { return x.speed() == 45 })
 	if err := nc.Publish("dnp.v1.event.works", []byte(`{"v":1,"type":"reassert","space":"works","shard":1}`)); err != nil {
 		x.Fatal(err)
 	}
