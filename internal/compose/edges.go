@@ -81,12 +81,12 @@ func (d *dev) openEdges(_ context.Context, c *DevCommand) (health func() telemet
 	if c.Redis == "" {
 		e.redis = miniredis.NewMiniRedis()
 		if err := e.redis.StartAddr("127.0.0.1:0"); err != nil {
-			return nil, fmt.Errorf("Redis for edges: %w", err)
+			return nil, fmt.Errorf("the edges have no Redis: %w", err)
 		}
 		c.Redis = "redis://" + e.redis.Addr()
 	}
 	if err := e.writeKey(); err != nil {
-		return nil, fmt.Errorf("the key of gossip: %w", err)
+		return nil, fmt.Errorf("the edges have no key of gossip: %w", err)
 	}
 	join := config.Gossip{GossipBind: "127.0.0.1:0", GossipKeyFile: e.key}
 	if d.gossip, err = NewGossip(&join, cluster.RoleRelay, d.name, d.shards, d.log); err != nil {

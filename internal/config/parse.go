@@ -54,8 +54,8 @@ func newParser(p Program) (*parser, error) {
 		return nil, fmt.Errorf("flags of %s: %w", p.Name, err)
 	}
 	for _, node := range k.Model.Leaves(false) {
-		if lines := node.Tag.GetAll("example"); len(lines) > 0 {
-			node.Detail = "Examples:\n  " + strings.Join(lines, "\n  ")
+		if lines := node.Tag.Get("example"); lines != "" {
+			node.Detail = "Examples:\n  " + strings.ReplaceAll(lines, "; ", "\n  ")
 		}
 	}
 	s.kong = k
