@@ -147,7 +147,7 @@ func TestRepeatsWaitForCompany(t *testing.T) {
 			t.Fatalf("a repeat, with another change: %v: sent %v, want %s", company, s.sent, want)
 		}
 		if s.e.Pending() {
-			t.Fatal("what was flushed is still pending")
+			t.Fatal("flushed values are still pending")
 		}
 		s.wait(time.Second) // the other source repeats its change
 		s.flush()

@@ -410,7 +410,7 @@ func TestAllocs(t *testing.T) {
 			a, b := open(addr, Config{}), open(addr, Config{})
 			ds := make([]Datagram, 64)
 			data, to := pattern(100), b.LocalAddr()
-			lost := false // the kernel may lose datagrams where other programs send a great deal
+			lost := false // UDP may lose datagrams, and does on a machine under load; why is not known
 			turn := func() {
 				w := a.Writer()
 				for range 8 {

@@ -155,7 +155,7 @@ func (s *parser) noteUnknown(args []string) (rest []string, values bool) {
 }
 
 // settingProblems returns what is wrong with the arguments and flags of the selected command by their
-// tags, and then the Problems of the command and of every struct that it embeds. What is optional and has no default may be absent.
+// tags, and then the Problems of the command and of every struct that it embeds. An optional argument or flag without a default may be absent.
 func settingProblems(ctx *kong.Context) (list Problems) {
 	node := ctx.Selected()
 	if node == nil {

@@ -113,7 +113,7 @@ func (s *Server) follow(ctx context.Context, space string, write func(frame []by
 }
 
 // run does what is posted and writes frames until ctx ends or one cannot be written. While one is being written the copy
-// goes on, and what changes goes into the next. A copy that lacks nothing lets what comes wait until the next frame is due.
+// goes on, and what changes goes into the next. A copy that lacks nothing leaves messages in the queue until the next frame is due.
 func (f *follower) run(ctx context.Context, ask func(request []byte) error, connected func() bool, write func(frame []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

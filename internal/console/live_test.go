@@ -79,7 +79,7 @@ func newRunRig(t *testing.T) *runRig {
 	return x
 }
 
-// TestRest: what comes waits until the next frame is due, and a queue that is half full does not.
+// TestRest: messages wait until the next frame is due, but not in a queue that is half full.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newRunRig(t)

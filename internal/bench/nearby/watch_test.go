@@ -177,7 +177,7 @@ func TestWatchBands(t *testing.T) {
 				if p.band != twin[at] {
 					t.Fatalf("tick %d: client %d has object %d in band %d, want %d", w.tick, i, object, p.band, twin[at])
 				}
-				p.crossed = 0 // what is not shown yet is looked at in each tick
+				p.crossed = 0 // each tick looks at crossings that no client shows yet
 			}
 		}
 	}
