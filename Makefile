@@ -47,7 +47,7 @@ help: ## List the targets
 
 .PHONY: run
 run: ## Run everything in one process, with demo states (ARGS="--no-demo" and so on)
-	@$(WHILE_COMPILING) $(GO) build -o bin/ ./cmd/relay ./cmd/dnpctl
+	@$(WHILE_COMPILING) $(GO) build -o bin/ ./cmd/relay ./cmd/dnpctl $(if $(findstring --edges,$(ARGS)),./cmd/edge)
 	@exec bin/relay dev $(ARGS)
 
 # Without -trimpath, so that go vet, tests and `go run` in a game beside the clone use what was compiled here; releases have it.

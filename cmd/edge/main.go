@@ -13,11 +13,13 @@ import (
 )
 
 type commands struct {
-	Serve compose.EdgeCommand `cmd:"" help:"Run an edge of a cluster, to which game clients connect."`
+	Serve    compose.EdgeCommand `cmd:"" help:"Run an edge of a cluster, to which game clients connect."`
+	DevEdge  devEdgeCommand      `cmd:"" hidden:"" help:"Run an edge of relay dev."`
+	DevRedis devRedisCommand     `cmd:"" hidden:"" help:"Run the Redis of relay dev."`
 }
 
 const help = "Brings network states from relays to game clients (DNP over UDP)."
 
 func main() {
-	os.Exit(config.Program{Name: "edge", Help: help, Commands: &commands{}}.Main(os.Args[1:]))
+	os.Exit(config.Program{Name: "edge", Help: help, Commands: &commands{Serve: compose.EdgeCommand{OpenAffinity: openAffinity}}}.Main(os.Args[1:]))
 }

@@ -15,9 +15,8 @@ import (
 )
 
 type commands struct {
-	Dev     compose.DevCommand     `cmd:"" help:"Run everything in one process: NATS with JetStream, a relay, an edge and a demo."`
-	DevEdge compose.DevEdgeCommand `cmd:"" hidden:"" help:"Run an edge of relay dev."`
-	Serve   compose.RelayCommand   `cmd:"" help:"Run a relay of a cluster, which holds the authoritative states."`
+	Dev   compose.DevCommand   `cmd:"" help:"Run everything in one process: NATS with JetStream, a relay, an edge and a demo."`
+	Serve compose.RelayCommand `cmd:"" help:"Run a relay of a cluster, which holds the authoritative states."`
 }
 
 const help = "Relays typed network states from game servers (over NATS) to game clients (DNP over UDP)."

@@ -51,6 +51,12 @@ type DevCommand struct {
 func (c *DevCommand) Problems() (list config.Problems) {
 	clientProblems(&list, &c.Edge, &c.Web)
 	processProblems(&list, &c.Admin)
+	switch {
+	case c.Edges > 1:
+		edgeProblem(&list)
+	case c.Redis != "":
+		list.Add("--redis", "needs --edges 2 or more")
+	}
 	return list
 }
 
@@ -162,7 +168,7 @@ func (d *dev) openEdge(ctx context.Context, c *DevCommand) (health func() teleme
 	if err != nil {
 		return nil, err
 	}
-	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) { return d.connect("log") },
+	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) { return d.connect("log") }, nil,
 		d.subjects, time.Second, func() bool { return true }, d.log)
 	if err != nil {
 		return nil, err

@@ -3,11 +3,12 @@ package compose
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
-	"github.com/dnprelay/dnprelay/cluster/redisaffinity"
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/takeover"
@@ -23,15 +24,32 @@ type Durable struct {
 	bus      *natsbus.Bus // its own connection, because the log must not wait behind batches
 	log      *sessionLog
 	from     *natsfrom.Publisher
-	affinity *redisaffinity.Affinity // nil if there is no Redis
+	affinity Affinity // nil if there is no Redis
+	redis    []telemetry.Metric
 	flags    *config.Sessions
 }
+
+// An Affinity stores in Redis which edge serves which session.
+type Affinity interface {
+	cluster.Affinity
+
+	// Run reaches the servers again that are lost, until ctx ends.
+	Run(ctx context.Context)
+
+	// Missing names the servers that do not answer.
+	Missing() []string
+}
+
+// An OpenAffinity makes an Affinity of the Redis servers at urls for the edge node, and returns its metrics. Package
+// redisaffinity has the only one. It is told to this package because the client of Redis takes a seventh of the time that
+// Go needs to compile relay, which needs no Redis.
+type OpenAffinity func(urls []string, node string, log *slog.Logger) (Affinity, []telemetry.Metric, error)
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
 // makes a connection to NATS, which the caller closes after Run. timeout is how long JetStream may be
 // unavailable; 0 is without limit. agreed reports whether all edges of the cluster know session logs in
-// three copies.
-func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error),
+// three copies. affinity may be nil if the flags name no Redis.
+func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error), affinity OpenAffinity,
 	subjects subject.Names, timeout time.Duration, agreed func() bool, log *slog.Logger) (d *Durable, err error) {
 	if c.SessionDurability != "log" {
 		return nil, nil
@@ -41,7 +59,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 		return nil, err
 	}
 	if urls := c.RedisURLs(); urls != nil {
-		if d.affinity, err = redisaffinity.Open(redisaffinity.Config{URLs: urls, Node: node, Log: log}); err != nil {
+		if d.affinity, d.redis, err = affinity(urls, node, log); err != nil {
 			return nil, err
 		}
 	}
@@ -125,45 +143,14 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	if d == nil {
 		return nil
 	}
-	all := append(d.log.metrics(),
+	return slices.Concat(d.log.metrics(), d.redis, []telemetry.Metric{
 		telemetry.Counter("dnp.session.from.stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.",
 			func() uint64 { return d.from.Stats().Stored }),
 		telemetry.Counter("dnp.session.from.failures", "{attempt}", "Attempts to store a reliable message that the stream did not confirm.", func() uint64 { return d.from.Stats().Failures }),
 		telemetry.Gauge("dnp.session.from.waiting", "{message}", "Reliable messages of clients that the stream has not confirmed yet.",
 			func() float64 { return float64(d.from.Stats().Waiting) }),
 		replacedMetric(func() uint64 { return d.log.replaced() + d.from.Stats().Replaced }),
-	)
-	if d.affinity == nil {
-		return all
-	}
-	return append(all, affinityMetrics(d.affinity)...)
-}
-
-// affinityMetrics returns the metrics of each Redis server.
-func affinityMetrics(a *redisaffinity.Affinity) []telemetry.Metric {
-	counter := func(name, unit, help string, value func(*redisaffinity.Stats) uint64) telemetry.Metric {
-		return telemetry.CounterBy("dnp.session.affinity."+name, unit, help, "server", func(observe func(string, uint64)) {
-			for _, s := range a.Servers() {
-				observe(s.Addr, value(&s.Stats))
-			}
-		})
-	}
-	return []telemetry.Metric{
-		counter("trips", "{trip}", "Round trips to a Redis server.", func(s *redisaffinity.Stats) uint64 { return s.Trips }),
-		counter("writes", "{write}", "Claims, renewals and releases that edges asked of a Redis server.", func(s *redisaffinity.Stats) uint64 { return s.Writes }),
-		counter("asks", "{query}", "Queries that a Redis server answered.", func(s *redisaffinity.Stats) uint64 { return s.Asks }),
-		counter("failures", "{command}", "Commands to a Redis server without an answer.", func(s *redisaffinity.Stats) uint64 { return s.Failures }),
-		telemetry.GaugeBy("dnp.session.affinity.up", "{server}", "1 for a Redis server that answers this edge, 0 for one that does not.", "server",
-			func(observe func(string, float64)) {
-				for _, s := range a.Servers() {
-					up := 0.0
-					if s.Err == nil {
-						up = 1
-					}
-					observe(s.Addr, up)
-				}
-			}),
-	}
+	})
 }
 
 // fromNATS adapts natsfrom to edge.From.

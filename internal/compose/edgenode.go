@@ -36,6 +36,8 @@ type EdgeCommand struct {
 	config.Forward  `group:"Cluster"`
 	config.Admin    `group:"Health, metrics and logs" set:"http=127.0.0.1:8414"`
 	config.Logging  `group:"Health, metrics and logs"`
+
+	OpenAffinity OpenAffinity `kong:"-"` // for --redis
 }
 
 // Problems lists what is wrong with flags that belong together.
@@ -72,6 +74,11 @@ type edgeNode struct {
 // Run serves until ctx ends or an operator requests a drain, and then hands every session
 // over. The error is one line that names what is not available.
 func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error { return c.run(ctx, false, log) }
+
+// RunDev is Run for an edge of relay dev --edges.
+func (c *EdgeCommand) RunDev(ctx context.Context, log *slog.Logger) error {
+	return c.run(ctx, true, log)
+}
 
 func (c *EdgeCommand) run(ctx context.Context, dev bool, log *slog.Logger) error {
 	n := &edgeNode{flags: c, dev: dev, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
@@ -113,7 +120,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 func (n *edgeNode) open(ctx context.Context) (err error) {
 	c := n.flags
 	connect := func() (*natsbus.Bus, error) { return n.dial(ctx, &c.Cluster) }
-	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, n.subjects, c.StartTimeout, n.knowCopies, n.log); err != nil {
+	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, c.OpenAffinity, n.subjects, c.StartTimeout, n.knowCopies, n.log); err != nil {
 		return err
 	}
 	if err := n.join(&c.Gossip, cluster.RoleEdge); err != nil {

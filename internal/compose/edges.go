@@ -13,11 +13,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/gossip"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -25,27 +24,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"golang.org/x/sync/errgroup"
 )
-
-// A DevEdgeCommand is the command by which relay dev --edges runs each edge in a process of its own, so that one can
-// die. Its flags come on standard input, as an EdgeCommand. It ends when that is closed, as it is when relay dev ends,
-// for whatever reason.
-type DevEdgeCommand struct {
-	Node string `arg:"" help:"Name of the edge."`
-}
-
-// Run serves until ctx ends, an operator requests a drain, or relay dev ends.
-func (c *DevEdgeCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	var edge EdgeCommand
-	if err := gob.NewDecoder(os.Stdin).Decode(&edge); err != nil {
-		return fmt.Errorf("only relay dev starts this command, and tells it its flags: %w", err)
-	}
-	signal.Ignore(os.Interrupt) // the terminal sends it to relay dev, too, which ends its edges
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(config.ExitFailed) // NATS and the other edges end, too, so no edge could take the sessions
-	}()
-	return edge.run(ctx, true, edge.Logger(os.Stderr).With("edge", c.Node))
-}
 
 // restartPause is how long an edge of relay dev stays away that ended: long enough to see that it is gone, and its
 // sessions elsewhere.
@@ -65,9 +43,9 @@ type edgeProcess struct {
 type edges struct {
 	list   []*edgeProcess
 	gossip *gossip.Gossip
-	key    string               // file with that of gossip
-	redis  *miniredis.Miniredis // nil if --redis names one
-	all    chan struct{}        // closed when all have been ready
+	key    string        // file with that of gossip
+	redis  *edgeTool     // nil if --redis names one
+	all    chan struct{} // closed when all have been ready
 	log    *slog.Logger
 }
 
@@ -79,11 +57,9 @@ func (d *dev) openEdges(_ context.Context, c *DevCommand) (health func() telemet
 	e := &edges{all: make(chan struct{}), log: d.log}
 	d.edges, d.web, c.SessionDurability = e, &webListeners{log: d.log}, "log"
 	if c.Redis == "" {
-		e.redis = miniredis.NewMiniRedis()
-		if err := e.redis.StartAddr("127.0.0.1:0"); err != nil {
+		if e.redis, c.Redis, err = startRedis(); err != nil {
 			return nil, fmt.Errorf("the edges have no Redis: %w", err)
 		}
-		c.Redis = "redis://" + e.redis.Addr()
 	}
 	if err := e.writeKey(); err != nil {
 		return nil, fmt.Errorf("the edges have no key of gossip: %w", err)
@@ -186,25 +162,14 @@ func (e *edges) run(ctx context.Context, tell func()) error {
 		return nil
 	})
 	if e.redis != nil {
-		group.Go(func() error { e.age(ctx); return nil })
+		group.Go(func() error {
+			if ended := e.redis.run(ctx); ctx.Err() == nil {
+				return fmt.Errorf("the Redis of the edges ended: %v", ended)
+			}
+			return nil
+		})
 	}
 	return group.Wait()
-}
-
-// age has claims and leases of edges expire: the Redis of this process has no clock of its own.
-func (e *edges) age(ctx context.Context) {
-	const step = 100 * time.Millisecond
-	ticker := time.NewTicker(step)
-	defer ticker.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			e.redis.FastForward(now.Sub(last))
-			last = now
-		}
-	}
 }
 
 // follow notes which edges are ready.
@@ -250,26 +215,77 @@ func (e *edges) keep(ctx context.Context, p *edgeProcess) error {
 
 // serve runs the process of an edge until it ends. When ctx ends, the process does.
 func (e *edges) serve(ctx context.Context, p *edgeProcess) (ended error) {
-	program, err := os.Executable()
+	tool, err := startEdgeTool(os.Stdout, "dev-edge", p.Name)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program, "dev-edge", p.Name)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	p.pid.Store(int64(cmd.Process.Pid))
-	e.log.Info("edge started", "edge", p.Name, "process", cmd.Process.Pid)
-	told := gob.NewEncoder(input).Encode(&p.EdgeCommand)
-	if ended = cmd.Wait(); ended == nil {
+	p.pid.Store(int64(tool.Process.Pid))
+	e.log.Info("edge started", "edge", p.Name, "process", tool.Process.Pid)
+	told := gob.NewEncoder(tool.input).Encode(&p.EdgeCommand)
+	if ended = tool.run(ctx); ended == nil {
 		ended = cmp.Or(told, errors.New("it drained"))
 	}
 	return ended
+}
+
+// An edgeTool is a process of the program edge that works for relay dev. It ends when its standard input is closed, as
+// that is when relay dev ends, for whatever reason.
+type edgeTool struct {
+	*exec.Cmd
+	input io.WriteCloser
+}
+
+// edgeProgram returns the path of the program edge, which lies beside this one.
+func edgeProgram() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), "edge"), err
+}
+
+// edgeProblem adds that there is no program for the edges.
+func edgeProblem(list *config.Problems) {
+	program, err := edgeProgram()
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		list.Add("--edges", "more than one needs the program edge beside relay: %v", err)
+	}
+}
+
+// startEdgeTool starts the program edge with a hidden command of it.
+func startEdgeTool(output io.Writer, args ...string) (*edgeTool, error) {
+	program, err := edgeProgram()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = output, os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &edgeTool{Cmd: cmd, input: input}, cmd.Start()
+}
+
+// run waits until the process ends, which it is made to when ctx ends.
+func (t *edgeTool) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { _ = t.Process.Kill() })()
+	return t.Wait()
+}
+
+// startRedis starts a Redis, and returns its URL.
+func startRedis() (t *edgeTool, url string, err error) {
+	output, input, err := os.Pipe()
+	if err != nil {
+		return nil, "", err
+	}
+	defer output.Close()
+	t, err = startEdgeTool(input, "dev-redis")
+	input.Close()
+	if err == nil {
+		_, err = fmt.Fscanln(output, &url)
+	}
+	return t, url, err
 }
 
 // health says which edges do not serve.
@@ -310,7 +326,7 @@ func (e *edges) tellKill(w io.Writer) {
 // close ends what openEdges opened.
 func (e *edges) close() {
 	if e.redis != nil {
-		e.redis.Close()
+		e.redis.input.Close()
 	}
 	_ = os.Remove(e.key) // the system cleans up temporary files that cannot be removed
 }

@@ -57,6 +57,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "keys without logins", args: "edge serve --token-keys=@token.pub", says: []string{"--token-keys: needs --auth token"}},
 	{why: "a private key for edges", args: "edge serve --auth=token --token-keys=@token.key", says: []string{"--token-keys: file @token.key key 1: is a private key; an edge needs only the public key"}},
 	{why: "no edge", args: "relay dev --edges=0", says: []string{"--edges: want 1 to 8, got 0"}},
+	{why: "Redis for one edge", args: "relay dev --session-durability=log --redis=redis://a", says: []string{"--redis: needs --edges 2 or more"}},
 	{why: "too many edges", args: "relay dev --edges=9", says: []string{"--edges: want 1 to 8, got 9"}},
 	{why: "a console for everybody", args: "relay dev --console=0.0.0.0:8415", says: []string{"--console: want an address of this machine"}},
 	{why: "no key at all", args: "relay dev --auth=token --token-keys=@text", says: []string{"--token-keys: file @text contains text outside of PEM blocks"}},
