@@ -17,9 +17,10 @@ import (
 // Times of the log lines about shards. Shards come and go many at a time, and after an outage of the store in as many
 // steps as it has streams, each of which elects a leader.
 const (
-	shardsQuiet   = time.Second     // for which nothing must change before a line
-	shardsQuieter = 5 * time.Second // after the store was silent, once shards are back
-	shardsAwait   = time.Minute     // for the first shard after the store was silent
+	shardsQuiet   = time.Second      // for which nothing must change before a line
+	shardsQuieter = 5 * time.Second  // after the store was silent, while the relay has shards
+	shardsLate    = 10 * time.Second // the longest wait for more shards that are lost because the store is silent
+	shardsAwait   = time.Minute      // for the first shard after the store was silent
 	tellInterval  = 250 * time.Millisecond
 )
 
@@ -31,6 +32,7 @@ type shardLog struct {
 	serving map[int]bool           // the shards that the relay serves
 	lost    map[int]cluster.Reason // and lost since the last line
 	silent  bool                   // some of them because the store was silent
+	first   time.Time              // when the first of them was lost
 	again   int                    // shards that it holds again, with its own states
 	states  int                    // the number of those
 	relays  []string               // that may be given shards
@@ -66,6 +68,9 @@ func (l *shardLog) stop(now time.Time, shard int) {
 // lose notes that the relay lost a shard for a reason.
 func (l *shardLog) lose(now time.Time, shard int, reason cluster.Reason) {
 	l.note(now, func() {
+		if len(l.lost) == 0 {
+			l.first = now
+		}
 		l.lost[shard] = reason
 		l.silent = l.silent || reason == cluster.ReasonSilence
 	})
@@ -89,6 +94,9 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 	quiet := now.Sub(l.changed)
 	if l.changed.IsZero() || quiet < shardsQuiet {
 		return
+	}
+	if l.silent && len(l.lost) > 0 && len(l.serving) > 0 && quiet < shardsQuieter && now.Sub(l.first) < shardsLate {
+		return // the leases of the other shards end a little later
 	}
 	for reason, shards := range l.takeLost() {
 		log.Warn("shards lost", "count", len(shards), "reason", reason, "shards", ranges(shards))

@@ -21,6 +21,12 @@ func TestShardLog(t *testing.T) {
 			}
 		}
 	}
+	silence := func(shard int) func(time.Time) {
+		return func(now time.Time) {
+			l.stop(now, shard)
+			l.lose(now, shard, cluster.ReasonSilence)
+		}
+	}
 	for _, step := range []struct {
 		second    float64
 		why       string
@@ -60,6 +66,21 @@ func TestShardLog(t *testing.T) {
 		{71, "they are lost", nil, true, `"shards lost" count=2`},
 		{129, "they may come back", nil, true, ""},
 		{130, "they do not", nil, true, `"serving shards" count=0`},
+		{200, "shards arrive", serve(1, 2, 3, 4), true, ""},
+		{201, "quiet", nil, true, `"serving shards" count=4`},
+		{300, "the store is silent", silence(1), true, ""},
+		{303, "one shard is lost, and the lease of the next has not ended", nil, true, ""},
+		{304, "it ends", silence(2), false, ""},
+		{308.9, "more may follow", nil, false, ""},
+		{309, "one line for both", nil, false, `"shards lost" count=2 reason="store silent" shards=1-2`},
+		{400, "and another time", silence(3), false, ""},
+		{401, "the last one", silence(4), false, ""},
+		{402, "nothing can follow", nil, false, `"shards lost" count=2 reason="store silent" shards=3-4`},
+		{500, "a store that comes and goes", func(now time.Time) { serve(1, 2)(now); silence(1)(now) }, false, ""},
+		{504, "", func(now time.Time) { serve(1)(now); silence(1)(now) }, false, ""},
+		{508, "", func(now time.Time) { serve(1)(now); silence(1)(now) }, false, ""},
+		{509.9, "almost", nil, false, ""},
+		{510, "delays the line by ten seconds", nil, false, `"shards lost" count=1 reason="store silent" shards=1`},
 	} {
 		now := start.Add(time.Duration(step.second * float64(time.Second)))
 		if step.do != nil {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,9 +35,11 @@ func TestOutageLines(t *testing.T) {
 			t.Parallel()
 			o := newOutage(t, c.servers, c.silence)
 			before := o.lines()
+			var stopping sync.WaitGroup // at once: while two of three servers run, the others elect, which is another outage
 			for i := range c.servers {
-				o.nats.Stop(i)
+				stopping.Go(func() { o.nats.Stop(i) })
 			}
+			stopping.Wait()
 			eventually(t, "the nodes miss NATS", func() bool {
 				return !slices.ContainsFunc(o.webs, func(web string) bool { h, _ := readiness(t, web); return !slices.Contains(h.Missing, "nats") })
 			})
