@@ -55,11 +55,19 @@ run: ## Run everything in one process, with demo states (ARGS="--no-demo" and so
 build: ## Build relay, edge and dnpctl into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-.PHONY: test
-test: ## Run all tests, those with goroutines with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
+.PHONY: test test-race test-pure test-simulated test-testbed
+test: test-race test-pure test-simulated test-testbed ## Run all tests, those with goroutines with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
+
+test-race:
 	$(GO) test -race -p 4 -timeout 20m -skip '$(SIMULATED)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -vxE '[^/]+/[^/]+/[^/]+/($(subst $(space),|,$(strip $(PURE))))') # the longest begins first
+
+test-pure:
 	$(GO) test -timeout 20m $(ARGS) $(PURE:%=./%)
+
+test-simulated:
 	$(GO) test -timeout 20m -run '$(SIMULATED)' $(ARGS) $(MIXED:%=./%)
+
+test-testbed:
 	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
 
 .PHONY: clients-test

@@ -1,9 +1,11 @@
 // Skips makes the output of `go test -json` readable: it prints a line for each
 // package, the output of each test that fails, and at the end the tests that were
-// skipped with their reasons. It also writes this list to the file that its
-// argument names. The exit code is 1 after a failure.
+// skipped with their reasons. It also writes this list to the file that its first
+// argument names, and to the second the tests to run again: for each package with tests
+// that failed, a line with its name and a pattern for -run. After a failure that belongs to no
+// test, such as one of the compiler, that file is empty. The exit code is 1 after a failure.
 //
-//	make test ARGS=-json | go run ./scripts/skips tmp/skipped.txt
+//	make -k test ARGS=-json | go run ./scripts/skips tmp/skipped.txt tmp/failed.txt
 package main
 
 import (
@@ -11,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,8 +33,10 @@ func main() {
 	err := r.read(os.Stdin)
 	skipped := r.summary()
 	fmt.Fprint(out, skipped)
-	if err == nil && len(os.Args) > 1 {
-		err = os.WriteFile(os.Args[1], []byte(skipped), 0o644)
+	for i, text := range []string{skipped, r.again()} {
+		if err == nil && len(os.Args) > i+1 {
+			err = os.WriteFile(os.Args[i+1], []byte(text), 0o644)
+		}
 	}
 	out.Flush()
 	if err != nil {
@@ -48,10 +53,12 @@ type report struct {
 	output  map[string][]string // by package and test, until the test ends
 	skipped []string
 	failed  bool
+	tests   map[string][]string // by package, those that failed, without their parts
+	other   bool                // something else failed
 }
 
 func newReport(out *bufio.Writer) *report {
-	return &report{out: out, output: map[string][]string{}}
+	return &report{out: out, output: map[string][]string{}, tests: map[string][]string{}}
 }
 
 // read takes events until the end of the input. Lines that are no event pass
@@ -77,19 +84,42 @@ func (r *report) event(e event) {
 	case e.Action == "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case e.Action == "build-fail":
-		r.failed = true
+		r.failed, r.other = true, true
 	case e.Action == "output":
 		r.line(name, e)
 	case e.Action == "skip" && e.Test != "":
 		r.skipped = append(r.skipped, name+": "+reason(r.output[name]))
 		delete(r.output, name)
 	case e.Action == "fail":
-		r.failed = true
+		r.fail(e)
 		fmt.Fprint(r.out, strings.Join(r.output[name], ""))
 		delete(r.output, name)
 	case e.Action == "pass":
 		delete(r.output, name)
 	}
+}
+
+// fail notes what failed. A package fails after its tests.
+func (r *report) fail(e event) {
+	r.failed = true
+	switch {
+	case e.Test == "":
+		r.other = r.other || len(r.tests[e.Package]) == 0
+	case !strings.Contains(e.Test, "/"):
+		r.tests[e.Package] = append(r.tests[e.Package], e.Test)
+	}
+}
+
+// again lists the tests that failed, a line for each package.
+func (r *report) again() string {
+	var b strings.Builder
+	if r.other {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.tests)) {
+		fmt.Fprintf(&b, "%s ^(%s)$\n", name, strings.Join(r.tests[name], "|"))
+	}
+	return b.String()
 }
 
 // line prints the result of a package and keeps other output until it is known

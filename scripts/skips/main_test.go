@@ -22,7 +22,9 @@ func TestReport(t *testing.T) {
 		`{"Action":"output","Package":"a","Output":"ok  \ta\t0.1s\n"}`,
 		`{"Action":"pass","Package":"a"}`,
 		`{"Action":"output","Package":"b","Test":"TestBad","Output":"    z_test.go:3: want 1\n"}`,
+		`{"Action":"fail","Package":"b","Test":"TestBad/part"}`,
 		`{"Action":"fail","Package":"b","Test":"TestBad"}`,
+		`{"Action":"fail","Package":"b","Test":"TestWorse"}`,
 		`{"Action":"output","Package":"b","Output":"FAIL\tb\t0.1s\n"}`,
 		`{"Action":"fail","Package":"b"}`,
 	}, "\n")
@@ -40,6 +42,23 @@ func TestReport(t *testing.T) {
 	}
 	if got, want := r.summary(), "skipped tests (1):\n  a TestRedis: y_test.go:2: redis-server is not installed\n"; got != want {
 		t.Errorf("the summary is %q, want %q", got, want)
+	}
+	if got, want := r.again(), "b ^(TestBad|TestWorse)$\n"; got != want {
+		t.Errorf("to run again: %q, want %q", got, want)
+	}
+}
+
+// TestFailuresOfNoTest are not run again: they are of the compiler, and of a package that ends early.
+func TestFailuresOfNoTest(t *testing.T) {
+	for _, line := range []string{`{"Action":"build-fail","ImportPath":"c"}`, `{"Action":"fail","Package":"c"}`} {
+		r := newReport(bufio.NewWriter(&bytes.Buffer{}))
+		input := `{"Action":"fail","Package":"b","Test":"TestBad"}` + "\n" + line
+		if err := r.read(strings.NewReader(input)); err != nil || !r.failed {
+			t.Fatalf("%s: %v, failed %v", line, err, r.failed)
+		}
+		if got := r.again(); got != "" {
+			t.Errorf("%s: to run again: %q", line, got)
+		}
 	}
 }
 
