@@ -10,6 +10,10 @@ import (
 // arbitrary.
 const Steady = 3 * time.Second
 
+// Election is how long a connection to NATS must be up until its streams are expected to have leaders: after servers have
+// started, they elect them within 4 to 9 s.
+const Election = 10 * time.Second
+
 // A Connection knows when a connection is lost and when it is back, for log lines: a connection that comes back for
 // less than Steady is still lost. Many goroutines use it. The zero value is a connection that was never lost.
 type Connection struct {
@@ -29,9 +33,14 @@ func (c *Connection) Lost() bool {
 func (c *Connection) Restored(now time.Time) { c.since.CompareAndSwap(down, now.UnixNano()) }
 
 // Settled reports whether the connection has been up for so long that what fails does not fail for the want of it.
-func (c *Connection) Settled(now time.Time) bool {
+func (c *Connection) Settled(now time.Time) bool { return c.upFor(now, Steady) }
+
+// Elected reports the same for what needs streams.
+func (c *Connection) Elected(now time.Time) bool { return c.upFor(now, Election) }
+
+func (c *Connection) upFor(now time.Time, d time.Duration) bool {
 	since := c.since.Load()
-	return since != down && now.UnixNano()-since >= int64(Steady)
+	return since != down && now.UnixNano()-since >= int64(d)
 }
 
 // Back reports once, after each outage that was told, that the connection is up and stays. It is to be called often.

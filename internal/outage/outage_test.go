@@ -55,6 +55,8 @@ func TestConnection(t *testing.T) {
 		{16, "lost", true, false, false, "another outage"},
 		{17, "restored", false, false, false, "it is up"},
 		{20, "", false, true, true, "it stays"},
+		{26.9, "", false, false, true, "almost time for elections"},
+		{27, "", false, false, true, "time enough for elections"},
 	} {
 		lost := false
 		switch step.change {
@@ -64,6 +66,9 @@ func TestConnection(t *testing.T) {
 			c.Restored(at(step.second))
 		}
 		settled := c.Settled(at(step.second))
+		if elected := c.Elected(at(step.second)); elected != (step.second == 27) {
+			t.Errorf("second %v: elected %v: %s", step.second, elected, step.why)
+		}
 		if back := c.Back(at(step.second)); lost != step.lost || back != step.back || settled != step.settled {
 			t.Errorf("second %v: lost %v, back %v, settled %v: %s", step.second, lost, back, settled, step.why)
 		}

@@ -28,8 +28,8 @@ func TestOutageLines(t *testing.T) {
 		lost    bool   // they lose their shards in the outage
 	}{
 		{"short", 1, "1m", false},
-		{"long", 1, "2s", true},
-		{"cluster", 3, "2s", true},
+		{"long", 1, "6s", true},
+		{"cluster", 3, "6s", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
