@@ -257,7 +257,7 @@ func (h *takeoverHost) LogAnswers(now time.Time, answers bool) {
 	switch {
 	case answers && n.silence.Works(now):
 		n.cfg.Log.Info("the session log answers again", "node", n.cfg.Node)
-	case !answers && n.connection.Elected(now) && n.silence.Fails(now): // the loss of the bus says it all
+	case !answers && n.connection.Settled(now) && n.silence.Fails(now): // the loss of the bus says it all
 		n.cfg.Log.Warn("the session log does not answer; what clients say is not acknowledged, and new clients are not admitted", "node", n.cfg.Node)
 	}
 }

@@ -6,13 +6,9 @@ import (
 )
 
 // Steady is how long a connection must stay up until it counts as restored. Servers of a cluster that end one after
-// the other take each connection several times, and what needs the connection works a moment later. The value is
-// arbitrary.
-const Steady = 3 * time.Second
-
-// Election is how long a connection to NATS must be up until its streams are expected to have leaders: after servers have
-// started, they elect them within 4 to 9 s.
-const Election = 10 * time.Second
+// the other take each connection several times, and what needs the connection works only when the streams have leaders,
+// which servers elect within 4 to 9 s.
+const Steady = 10 * time.Second
 
 // A Connection knows when a connection is lost and when it is back, for log lines: a connection that comes back for
 // less than Steady is still lost. Many goroutines use it. The zero value is a connection that was never lost.
@@ -33,14 +29,9 @@ func (c *Connection) Lost() bool {
 func (c *Connection) Restored(now time.Time) { c.since.CompareAndSwap(down, now.UnixNano()) }
 
 // Settled reports whether the connection has been up for so long that what fails does not fail for the want of it.
-func (c *Connection) Settled(now time.Time) bool { return c.upFor(now, Steady) }
-
-// Elected reports the same for what needs streams.
-func (c *Connection) Elected(now time.Time) bool { return c.upFor(now, Election) }
-
-func (c *Connection) upFor(now time.Time, d time.Duration) bool {
+func (c *Connection) Settled(now time.Time) bool {
 	since := c.since.Load()
-	return since != down && now.UnixNano()-since >= int64(d)
+	return since != down && now.UnixNano()-since >= int64(Steady)
 }
 
 // Back reports once, after each outage that was told, that the connection is up and stays. It is to be called often.

@@ -284,7 +284,7 @@ func (w *Worker) logStore(now time.Time) {
 	switch {
 	case len(w.owned) == 0:
 	case slices.ContainsFunc(w.owned, func(o *ownership) bool { return !o.durable }):
-		if r.connection.Elected(now) && r.silence.Fails(now) { // the loss of the bus says it all
+		if r.connection.Settled(now) && r.silence.Fails(now) { // the loss of the bus says it all
 			r.cfg.Log.Warn("the durable store does not answer; changes get lost if this relay ends before it answers", "node", r.cfg.Node)
 		}
 	case r.silence.Works(now):
