@@ -165,7 +165,7 @@ type Dev struct {
 	NATSListen string `name:"nats-listen" env:"DNP_NATS_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDRESS:PORT" want:"address" help:"Address on which the embedded NATS server accepts game servers (default 127.0.0.1:4222)."`
 	Data       string `placeholder:"DIR" help:"Folder for what NATS stores; empty = a temporary folder that is removed at the end."`
 	Console    string `default:"127.0.0.1:8415" placeholder:"ADDRESS:PORT" help:"Address of the page that shows the world, states, clients and nodes (default 127.0.0.1:8415); empty = none. It has no login, so the address has to be one of this machine."`
-	Edges      int    `default:"1" want:"1..8" help:"Number of edges. With 2 or more, each is a process of its own, which may be killed: its sessions are durable, and go on at another edge. The edges share the ports of --listen and --websocket; none has --webtransport, and only the first has --variant and --lludp. It needs Linux."`
+	Edges      int    `default:"1" want:"1..8" help:"Number of edges. With 2 or more, each is a process of its own, which may be killed: its sessions are durable, and go on at another edge. The edges share the ports of --listen and --websocket; none has --webtransport, and only the first has --variant and --lludp. It needs Linux, and the program edge beside relay."`
 	Demo       bool   `negatable:"" default:"true" help:"Publish a few moving states in the space of --open-space, and for the console a flock in a field, through which a client walks."`
 }
 
