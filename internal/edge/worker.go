@@ -118,8 +118,14 @@ type Worker struct {
 	wake  func()
 }
 
-// batchMax is how many datagrams a worker reads with one system call.
-const batchMax = 64
+const (
+	// batchMax is how many datagrams a worker reads with one system call.
+	batchMax = 64
+
+	// batchesMax is how many batches a worker reads for a turn. A turn with thousands of changes to send takes many milliseconds, and what
+	// clients answer meanwhile must not wait for several of them: what is acknowledged late is sent again, and looks like loss.
+	batchesMax = 8
+)
 
 // loop turns a worker until ctx ends. It reads the clock once per turn.
 func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
@@ -127,22 +133,60 @@ func loop(ctx context.Context, w *Worker, socket *udp.Socket) error {
 	next := time.Now()
 	for ctx.Err() == nil {
 		socket.SetReadDeadline(next)
-		n, err := socket.ReadBatch(batch)
-		if err != nil && !errors.Is(err, udp.ErrWoken) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err := read(socket, batch)
+		if err != nil {
 			return err
 		}
-		if next, err = w.Turn(time.Now(), batch[:n]); err != nil {
+		now := time.Now()
+		w.begin(now)
+		more, err := w.receiveAll(now, socket, batch, n)
+		if err != nil {
 			return err
+		}
+		if next, err = w.end(now); err != nil {
+			return err
+		}
+		if more {
+			next = now // the Wake for mail may have ended a read
 		}
 	}
 	w.close(time.Now())
 	return w.out.Flush()
 }
 
+// read waits for datagrams, the deadline or a Wake.
+func read(socket *udp.Socket, batch []udp.Datagram) (n int, err error) {
+	n, err = socket.ReadBatch(batch)
+	if errors.Is(err, udp.ErrWoken) || errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
+}
+
+// receiveAll handles the first n datagrams of batch and, if it is full, those that have arrived behind them. It reports whether it
+// read the socket for them.
+func (w *Worker) receiveAll(now time.Time, socket *udp.Socket, batch []udp.Datagram, n int) (more bool, err error) {
+	w.receiveBatch(now, batch[:n])
+	for reads := 1; n == len(batch) && reads < batchesMax && err == nil; reads++ {
+		socket.SetReadDeadline(now)
+		n, err = read(socket, batch)
+		w.receiveBatch(now, batch[:n])
+		more = true
+	}
+	return more, err
+}
+
 // Turn handles datagrams, mail and tasks, does what is due, and sends, all at the time
 // now. It returns when it must be called again at the latest, which is never before now, and
 // the error of the output.
 func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err error) {
+	w.begin(now)
+	w.receiveBatch(now, batch)
+	return w.end(now)
+}
+
+// begin is the part of a turn before datagrams.
+func (w *Worker) begin(now time.Time) {
 	if w.takeover != nil {
 		w.takeover.Begin(now)
 	}
@@ -150,6 +194,9 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 	for _, do := range w.mail.Take() {
 		do(now)
 	}
+}
+
+func (w *Worker) receiveBatch(now time.Time, batch []udp.Datagram) {
 	for _, d := range batch {
 		if carrier.Carried(d.From.Addr()) {
 			w.impostors++
@@ -157,6 +204,10 @@ func (w *Worker) Turn(now time.Time, batch []udp.Datagram) (next time.Time, err 
 		}
 		w.Deliver(now, "", 0, d.From, d.Data)
 	}
+}
+
+// end is the part of a turn behind datagrams.
+func (w *Worker) end(now time.Time) (next time.Time, err error) {
 	w.takeArrivals(now)
 	w.tasks.Take(func(do task) { do(w, now) })
 	next = w.advance(now)
