@@ -124,6 +124,9 @@ var pathMutants = []mutants.Mutant{
 	{Name: "parts_in_the_log_are_forgotten", File: "dnp/journal.go", Old: "case SentPart:\n\t\tw.long", New: "case SentFrozen + 1:\n\t\tw.long", Run: "^TestTrialInTheLog$"},
 	{Name: "trial_of_a_server", File: "dnp/conn.go", Old: "c.send.long = longTaken // a server", New: "// a server", Run: "^TestTrialOfClient$"},
 	{Name: "farewell_refused_and_link_kept", File: "dnp/evidence.go", Old: "if m.takeDown {", New: "if false {", Run: "^TestTrialFarewell$"},
+	{Name: "parts_are_repeated_at_once", File: "dnp/source.go", Old: "case r.expected > 0:\n", New: "case false:\n", Run: "^TestRefreshOfParts$"},
+	{Name: "parts_hold_up_the_rest", File: "dnp/source.go", Old: "case r.expected > 0 && r.part:", New: "case false:", Run: "^TestRefreshOfParts$"},
+	{Name: "last_part_is_not_repeated", File: "dnp/source.go", Old: "if !r.more {", New: "if true {", Run: "^TestRefreshOfParts$"},
 	{Name: "stuck_is_a_timeout", File: windowFile, Old: "return CloseStuck", New: "return CloseTimeout", Run: "^TestStuck$"},
 	{Name: "long_messages_wait_for_ever", File: "dnp/evidence.go", Old: "if w.long != longLimited {", New: "if true {", Run: "^TestTrialOfJava$"},
 }

@@ -151,8 +151,8 @@ func (s *Source) Weight() float32 { return s.weight }
 const expectMax = time.Second
 
 // Expect says that the values that changed are going to change again within d, which makes up for a loss as well as a repeat
-// would. It holds until it is called again, for changes that replace all that waits for a repeat. 0, and more than a second, mean that
-// nothing is expected.
+// would. A change that does not replace all that waits for a repeat puts the rest off, too, but only the first such change. Expect holds
+// until it is called again. 0, and more than a second, mean that nothing is expected.
 func (s *Source) Expect(d time.Duration) {
 	if d > expectMax {
 		d = 0
@@ -295,6 +295,8 @@ type refresher struct {
 	timer    timer         // set while repeats are to come
 	wanted   bool          // a true change was made since the last Flush
 	step     uint8         // the next of Config.Refresh
+	part     bool          // a change replaced a part of what waits, and the rest is expected with the next one: see flushed
+	more     bool          // further changes of a part were made since, and wait for repeats of their own
 	quiet    instant       // the Flush of the last true change
 	base     uint32        // values newer than this are to be repeated
 	shift    time.Duration // how much later the repeats are because a change is expected
@@ -339,14 +341,19 @@ func (s *Source) flushed(now instant) {
 	}
 	switch {
 	case r.timer.place == 0:
-		r.rhythm = 0
+		r.rhythm, r.part, r.more = 0, false, false
 		r.base, r.shift = s.version-1, expectedShift(r.expected, steps[0])
 	case s.replaced():
 		// The pause behind a change that came late is short, and the next one is longer again.
-		r.rhythm = max(rhythmShift(now.sub(r.quiet), steps[0]), r.rhythm/2)
+		r.rhythm, r.part, r.more = max(rhythmShift(now.sub(r.quiet), steps[0]), r.rhythm/2), false, false
 		r.base, r.shift = s.version-1, max(r.rhythm, expectedShift(r.expected, steps[0]))
+	case r.expected > 0 && r.part: // the rest has waited for one change already
+		r.more = true
+		return
+	case r.expected > 0:
+		r.part, r.shift = true, expectedShift(r.expected, steps[0])
 	default: // the other values must not wait for the rhythm of one
-		r.rhythm, r.shift = 0, 0
+		r.rhythm, r.shift, r.part, r.more = 0, 0, false, false
 	}
 	r.step, r.quiet = 0, now
 	// A timer that is set already is early at worst; onTimer checks again. That
@@ -380,8 +387,11 @@ func (s *Source) onTimer(now instant) {
 	}
 	s.repeat()
 	if r.step++; int(r.step) == len(steps) {
-		s.e.timers.remove(&r.timer)
-		return
+		if !r.more {
+			s.e.timers.remove(&r.timer)
+			return
+		}
+		r.more, r.step, r.quiet = false, 0, now
 	}
 	s.e.timers.set(&r.timer, r.quiet.add(steps[r.step]+r.shift).upTo(refreshGrid))
 }

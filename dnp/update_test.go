@@ -301,6 +301,45 @@ func TestRefreshExpectsChanges(t *testing.T) {
 	}
 }
 
+// TestRefreshOfParts changes both values of a state, or only the first, five times a second, as its owner said.
+func TestRefreshOfParts(t *testing.T) {
+	cfg := quiet()
+	cfg.Refresh = nil
+	s, src := linked(t, cfg, true, "uint8", "uint8")
+	src.Expect(200 * time.Millisecond)
+	n := 0
+	change := func(values ...int) {
+		n++
+		for _, i := range values {
+			set(src, i, fmt.Sprintf("%02x", n))
+		}
+		s.flush()
+		for range 40 {
+			s.wait(5 * time.Millisecond)
+			s.flush()
+		}
+	}
+	for range 10 {
+		change(0, 1)
+		change(0)
+	}
+	if n := s.e.stats.Refreshes; n != 0 {
+		t.Errorf("%d refreshes of values that the change after the next one replaces, want none", n)
+	}
+	change(0, 1)
+	for range 8 {
+		change(0)
+	}
+	if n := s.e.stats.Refreshes; n != 3 {
+		t.Errorf("%d refreshes of a value that stands still while the other changes, want those of 300, 420 and 740 ms after the first change without it", n)
+	}
+	before := s.e.stats.Refreshes
+	s.wait(4 * time.Second)
+	if n := s.e.stats.Refreshes - before; n != 5 {
+		t.Errorf("%d refreshes after the last change, want the last one of those before it, and four of its own", n)
+	}
+}
+
 func TestRefreshTwiceForLossyPeer(t *testing.T) {
 	cfg := quiet()
 	cfg.Refresh = nil
