@@ -17,6 +17,15 @@ type helloIDs struct {
 	n     uint8
 }
 
+// helloSkip is how many of the ids that links get first are of no hello. A slot may be forgotten before its hello is answered, as after a
+// forged close, and the peer keeps the link that it offered: an offer of another one with this id means nothing to it.
+const helloSkip = 1024
+
+// firstHello returns one of the LinkIds that the first hello of a peer may have, that of n.
+func firstHello(n uint64) wire.LinkID {
+	return 0x8000 + helloSkip + wire.LinkID(n%(listenerHigh-helloSkip))
+}
+
 // id returns the LinkId of the hello with this number.
 func (h helloIDs) id(number uint8) wire.LinkID {
 	return 0x8000 + (h.first-0x8000+wire.LinkID(number))%listenerHigh
@@ -195,7 +204,7 @@ func (e *Endpoint) startProof(from netip.AddrPort, now instant, out Sender) {
 	u := e.addUnproven(from, now)
 	u.in = 5
 	if u.byHello = e.cfg.Probe == ProbeHello; u.byHello {
-		u.hello = 0x8000 + wire.LinkID(e.cfg.Rand.UintN(listenerHigh))
+		u.hello = firstHello(e.cfg.Rand.Uint64())
 	}
 	e.sendUnproven(u, wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	e.sendProbes(now, out) // the first probe is due at once
@@ -357,7 +366,7 @@ func (e *Endpoint) statelessID(addr netip.AddrPort, epoch uint64) wire.LinkID {
 	copy(b[:], ip[:])
 	binary.LittleEndian.PutUint16(b[16:], addr.Port())
 	binary.LittleEndian.PutUint64(b[18:], epoch)
-	return 0x8000 + wire.LinkID(maphash.Bytes(e.unproven.seed, b[:])%listenerHigh)
+	return firstHello(maphash.Bytes(e.unproven.seed, b[:]))
 }
 
 // findStateless looks for the hello with this id among the first ones, less than limit, that the

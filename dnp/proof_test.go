@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 func proofConfig(p Probe) Config {
@@ -77,6 +79,28 @@ func TestProofByHello(t *testing.T) {
 	s.c.Send([]byte("m"), 0)
 	s.pump()
 	s.want("numbers 0 and 1 are used", "04 0200 6d")
+}
+
+// TestForgottenHello: a forged close ends the slot of a client that connects, and the next hello has another id. The client keeps the
+// link that the first one offered, so no link of the session may have its id, however the hello was made.
+func TestForgottenHello(t *testing.T) {
+	s := newTest(t, proofConfig(ProbeHello))
+	const links = 1024
+	for i := range 1000 {
+		s.recv("00 0100 0000", "07 3412", "02")
+		s.sent = nil
+		s.recv("00 0100 0000")
+		slot := s.e.unproven.find(peerAddr)
+		if slot == nil {
+			t.Fatalf("request %d gets no slot", i)
+		}
+		for _, id := range []wire.LinkID{slot.hello, s.e.statelessID(peerAddr, uint64(i))} {
+			if id < 0x8000+links {
+				t.Fatalf("hello %d has the id %#x, want none of the first %d of links", i, id, links)
+			}
+		}
+		s.recv("02")
+	}
 }
 
 func TestRefusals(t *testing.T) {

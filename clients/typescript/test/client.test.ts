@@ -337,7 +337,7 @@ test("an edge that loses each transport at once is dialled with growing pauses",
     if (edge.dialled.length > n) edge.end(1006);
   }
   assert.ok(edge.dialled.length >= 4 && edge.dialled.length <= 10, `${edge.dialled.length} attempts in 10 s`);
-  await edge.run(16_000);
+  await edge.run(40_000);
   assert.equal(client.open, true);
   edge.end(1006);
   const n = edge.dialled.length;
