@@ -122,8 +122,9 @@ const (
 	// batchMax is how many datagrams a worker reads with one system call.
 	batchMax = 64
 
-	// batchesMax is how many batches a worker reads for a turn. A turn with thousands of changes to send takes many milliseconds, and what
-	// clients answer meanwhile must not wait for several of them: what is acknowledged late is sent again, and looks like loss.
+	// batchesMax is how many batches a worker reads for a turn. A turn with thousands of changes to send takes many milliseconds.
+	// Acknowledgements that arrive meanwhile must not wait for several turns: the edge sends again what is acknowledged late, and takes
+	// it for lost.
 	batchesMax = 8
 )
 
