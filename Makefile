@@ -4,6 +4,7 @@
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # the groups of make test share the processors
 
 GO        ?= go
 ARGS      ?=

@@ -17,11 +17,12 @@ type helloIDs struct {
 	n     uint8
 }
 
-// helloSkip is how many of the ids that links get first are of no hello. A slot may be forgotten before its hello is answered, as after a
-// forged close, and the peer keeps the link that it offered: an offer of another one with this id means nothing to it.
+// helloSkip is the number of LinkIds at the beginning of those for links that no first hello gets. An Endpoint may forget a slot before
+// the answer to its hello arrives, as after a forged close. The peer keeps the link of that hello, and takes the offer of
+// another link with the same id for a repeat.
 const helloSkip = 1024
 
-// firstHello returns one of the LinkIds that the first hello of a peer may have, that of n.
+// firstHello maps n to one of the LinkIds that the first hello of a peer may have.
 func firstHello(n uint64) wire.LinkID {
 	return 0x8000 + helloSkip + wire.LinkID(n%(listenerHigh-helloSkip))
 }

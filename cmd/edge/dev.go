@@ -36,7 +36,7 @@ func (c *devEdgeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	return edge.RunDev(ctx, edge.Logger(os.Stderr).With("edge", c.Node))
 }
 
-// A devRedisCommand runs the Redis of relay dev --edges, whose URL it prints. It ends when its standard input is closed.
+// A devRedisCommand runs the Redis of relay dev --edges and prints its URL. It ends when its standard input is closed.
 type devRedisCommand struct{}
 
 // Run serves until relay dev ends.

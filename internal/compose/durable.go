@@ -41,8 +41,8 @@ type Affinity interface {
 }
 
 // An OpenAffinity makes an Affinity of the Redis servers at urls for the edge node, and returns its metrics. Package
-// redisaffinity has the only one. It is told to this package because the client of Redis takes a seventh of the time that
-// Go needs to compile relay, which needs no Redis.
+// redisaffinity has the only one. Command edge passes it in, so that relay, which needs no Redis, does not link the client
+// of Redis: that client took a seventh of the time in which Go compiled relay.
 type OpenAffinity func(urls []string, node string, log *slog.Logger) (Affinity, []telemetry.Metric, error)
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
