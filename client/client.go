@@ -29,6 +29,7 @@ const (
 var (
 	ErrFull  = errors.New("client: too many reliable messages wait to be sent")
 	ErrSize  = errors.New("client: a message has 1 byte to 1 MiB, an unreliable one at most 65,499 bytes")
+	ErrLost  = errors.New("client: the edge did not acknowledge all reliable messages before the connection ended")
 	ErrNoWay = errors.New("client: no carrier speaks this URL; want udp://, ws://, wss:// or wt:// and HOST:PORT")
 )
 
@@ -178,6 +179,7 @@ type Client struct {
 
 	queued      []int // sizes of reliable messages that were not sent yet
 	queuedBytes int
+	sent        bool // Send took a message
 	commands    commands
 }
 
@@ -293,8 +295,9 @@ func (c *Client) Err() error {
 	return c.ended
 }
 
-// Close ends the connection, tells the edge, and waits until that is done. Messages that the edge has
-// not acknowledged are lost; see Flush. A function of Config must not call it.
+// Close ends the connection, tells the edge, and waits until that is done. It does not wait for messages; see Flush. It
+// returns ErrLost if the edge has not acknowledged all that Send took: what is missing may have arrived, or not.
+// A function of Config must not call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true
@@ -302,6 +305,11 @@ func (c *Client) Close() error {
 	c.wake()
 	c.mu.Unlock()
 	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sent && c.endpoint.Undelivered(c.conn) > 0 {
+		return ErrLost
+	}
 	return nil
 }
 
@@ -317,7 +325,9 @@ func (c *Client) Send(data []byte) error {
 	if c.commands.said {
 		data = command.AppendRaw(nil, data)
 	}
-	return c.send(data)
+	err := c.send(data)
+	c.sent = c.sent || err == nil
+	return err
 }
 
 // send queues a reliable message. mu is held.
@@ -367,14 +377,16 @@ func (c *Client) over() error {
 	return nil
 }
 
-// Undelivered returns how many bytes of reliable messages the edge has not acknowledged.
+// Undelivered returns how many bytes of reliable messages the edge has not acknowledged, and after the end of the
+// connection, how many it had not.
 func (c *Client) Undelivered() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.endpoint.Undelivered(c.conn)
 }
 
-// Flush waits until the edge has acknowledged all reliable messages.
+// Flush waits until the edge has acknowledged all reliable messages. If the connection ends before, it returns why,
+// and Undelivered what is missing.
 func (c *Client) Flush(ctx context.Context) error {
 	return c.Until(ctx, func() bool { return c.Undelivered() == 0 })
 }

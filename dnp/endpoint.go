@@ -208,7 +208,8 @@ func (e *Endpoint) All(yield func(*Conn) bool) {
 	}
 }
 
-// Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged.
+// Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged, and after
+// its end, how many it had not.
 func (e *Endpoint) Undelivered(c *Conn) int { return c.send.undelivered() }
 
 // LinkIDs reports whether nine tenths of the LinkIds of a connection are used up, and whether all are.
@@ -310,7 +311,8 @@ func (e *Endpoint) remove(c *Conn) {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
-	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
+	c.send = sendWindow{bytes: c.send.undelivered()} // Undelivered goes on telling what was lost
+	c.recv, c.unreliable = recvWindow{}, unreliableLane{}
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)
 	if !c.client {
