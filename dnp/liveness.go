@@ -21,6 +21,13 @@ const (
 	restartMax = 3500 * time.Millisecond
 )
 
+// overtakenFor is how long after a ConnectionClose or a request the path may still bring what the peer sent before. Until then
+// only answers to what the peer was sent afterwards are evidence.
+const overtakenFor = time.Second
+
+// unprompted stands for when something was sent that the peer does not answer but says by itself.
+const unprompted = instant(-1)
+
 // Anybody can send messages in the name of a peer that is dead. So a peer that acknowledges
 // nothing is asked, whatever else arrives, and the connection ends if it does not answer: 55 s after
 // the peer's last acknowledgement. It may lose an answer; there is time for ten.
@@ -51,6 +58,7 @@ type liveness struct {
 	sure      instant // when something arrived last that only the peer is likely to send
 	patient   instant // commands count as sent no earlier, when they are given up
 	asked     instant // since when a question about sure is on its way; 0 if none is
+	suspectAt instant // when the ConnectionClose or request came that nothing contradicts
 	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
 	wrongAcks uint8   // acknowledgements of nothing, since sure
@@ -131,18 +139,41 @@ func (l *liveness) goneAt() instant {
 // written it, so it clears a suspicion only if the peer could not be asked.
 func (l *liveness) hear(now instant) {
 	l.heard, l.spoke = now, true
-	if !l.tested {
+	switch {
+	case l.tested:
+	case l.overtaken(now, unprompted): // one that cannot be asked has to have the time to say more
+		l.postpone(l.suspectAt.add(overtakenFor), closeDelay)
+	default:
 		l.closeAt, l.restartAt = never, never
 	}
 }
 
-// prove notes evidence of the peer. It clears all suspicion that the session is over.
-func (l *liveness) prove(now instant) {
+// prove notes evidence of the peer, which answers what it was sent at a time, or unprompted. It clears all suspicion that the
+// session is over, unless it may have been sent before what caused that.
+func (l *liveness) prove(now, asked instant) {
+	l.heard, l.spoke = now, true
+	if l.overtaken(now, asked) {
+		return
+	}
 	if l.suspected() && l.refuted < 8 {
 		l.refuted++
 	}
 	l.tested, l.patient = false, min(l.patient, now)
-	l.hear(now)
+	l.closeAt, l.restartAt = never, never
+}
+
+// suspect notes a reason to suspect that the session is over, and has the peer asked.
+func (l *liveness) suspect(now instant, q *question) {
+	if !l.suspected() {
+		l.suspectAt = now
+	}
+	l.test(q)
+}
+
+// overtaken reports whether a datagram that comes now, and answers what was sent at a time, may have been sent
+// before what made the peer suspected.
+func (l *liveness) overtaken(now, asked instant) bool {
+	return l.suspected() && asked < l.suspectAt && now < l.suspectAt.add(overtakenFor)
 }
 
 // suspected reports whether the session may be over.
@@ -205,7 +236,7 @@ func (c *Conn) receiveClose(now instant) {
 		c.life.closeAt = now
 		c.wake()
 	case c.life.closeAt == never:
-		c.life.test(c.links.asker())
+		c.life.suspect(now, c.links.asker())
 		c.life.closeAt = c.links.question.askedAt(now).add(c.life.wait(&c.e.cfg, c.loss.silence(c.e.cfg.ReliableResend)))
 	}
 }
@@ -225,7 +256,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case l.restartAt == never:
 		c.e.drop(DropUnexpected)
-		c.life.test(c.links.asker())
+		l.suspect(now, c.links.asker())
 		l.restartAt = min(l.closeAt, now.add(l.wait(&c.e.cfg, min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))))
 	case now < l.restartAt, c.log.askWaits(l, &c.send):
 		c.e.drop(DropUnexpected)
