@@ -47,6 +47,7 @@ type carrier interface {
 type carrierStatus struct {
 	up      bool  // it can transmit; otherwise it drops what it is given
 	resumes bool  // it may lose its connection and make another one
+	ordered bool  // it loses nothing and keeps the order, or its end tells the edge
 	trouble error // why it cannot transmit, or could not a moment ago; nil if it knows no reason
 	stats   CarrierStats
 }

@@ -295,8 +295,8 @@ func (c *Client) Err() error {
 	return c.ended
 }
 
-// Close ends the connection, tells the edge, and waits until that is done. It does not wait for messages; see Flush. It
-// returns ErrLost if the edge has not acknowledged all that Send took: what is missing may have arrived, or not.
+// Close ends the connection, tells the edge, and waits until the edge knows, a second at most. It does not wait for messages; see
+// Flush. It returns ErrLost if the edge has not acknowledged all that Send took: what is missing may have arrived, or not.
 // A function of Config must not call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
