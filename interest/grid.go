@@ -11,6 +11,9 @@ type Object struct {
 	place int32 // in the bucket
 	state placing
 
+	anchor Point // where it was when Jumped said so last; not finite if it was nowhere
+	fresh  bool  // Jumped has not looked at it, or not since it has its rule
+
 	Data any // belongs to the caller
 }
 
@@ -72,7 +75,7 @@ func (g *Grid) Add(r *Rule, data any) (*Object, bool) {
 	if g.count > bucketLoad*len(g.buckets) {
 		g.resize(2 * len(g.buckets))
 	}
-	o := &Object{Data: data, rule: r}
+	o := &Object{Data: data, rule: r, fresh: true}
 	o.layer = g.join(r)
 	return o, true
 }
@@ -98,7 +101,7 @@ func (g *Grid) SetRule(o *Object, r *Rule, at Point) {
 	}
 	g.unlink(o)
 	old := o.layer
-	o.rule, o.layer = r, g.join(r)
+	o.rule, o.layer, o.fresh = r, g.join(r), true
 	g.leave(old)
 	g.Move(o, at)
 }
@@ -123,6 +126,21 @@ func (g *Grid) Move(o *Object, to Point) {
 	}
 	o.cell = cell
 	g.link(spot{to, cell, o})
+}
+
+// Jumped reports whether an object is away from where it was when Jumped said so last by more than a tenth of its furthest
+// border, or is somewhere and was nowhere, or the other way round, or has another rule. So the caller may compare it with its sights at once.
+func (g *Grid) Jumped(o *Object) bool {
+	at := Point{X: math.NaN()}
+	if o.state == placed {
+		at = g.at(o)
+	}
+	limit := o.rule.most * hysteresis
+	if !o.fresh && (square(at, o.anchor) <= limit*limit || !at.finite() && !o.anchor.finite()) {
+		return false
+	}
+	o.anchor, o.fresh = at, false
+	return true
 }
 
 // join returns the layer of a rule for one more object.
