@@ -11,8 +11,7 @@ type Object struct {
 	place int32 // in the bucket
 	state placing
 
-	anchor Point // where it was when Jumped said so last; not finite if it was nowhere
-	fresh  bool  // Jumped has not looked at it, or not since it has its rule
+	anchor *Point // where it was when Jumped said so last, not finite if it was nowhere; nil since it has its rule
 
 	Data any // belongs to the caller
 }
@@ -75,7 +74,7 @@ func (g *Grid) Add(r *Rule, data any) (*Object, bool) {
 	if g.count > bucketLoad*len(g.buckets) {
 		g.resize(2 * len(g.buckets))
 	}
-	o := &Object{Data: data, rule: r, fresh: true}
+	o := &Object{Data: data, rule: r}
 	o.layer = g.join(r)
 	return o, true
 }
@@ -101,7 +100,7 @@ func (g *Grid) SetRule(o *Object, r *Rule, at Point) {
 	}
 	g.unlink(o)
 	old := o.layer
-	o.rule, o.layer, o.fresh = r, g.join(r), true
+	o.rule, o.layer, o.anchor = r, g.join(r), nil
 	g.leave(old)
 	g.Move(o, at)
 }
@@ -135,11 +134,16 @@ func (g *Grid) Jumped(o *Object) bool {
 	if o.state == placed {
 		at = g.at(o)
 	}
+	if o.anchor == nil {
+		o.anchor = new(Point) // not the variable above, which would be allocated for each call
+		*o.anchor = at
+		return true
+	}
 	limit := o.rule.most * hysteresis
-	if !o.fresh && (square(at, o.anchor) <= limit*limit || !at.finite() && !o.anchor.finite()) {
+	if square(at, *o.anchor) <= limit*limit || !at.finite() && !o.anchor.finite() {
 		return false
 	}
-	o.anchor, o.fresh = at, false
+	*o.anchor = at
 	return true
 }
 
