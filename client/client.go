@@ -194,6 +194,9 @@ type Client struct {
 // The error is that of ctx, an [*EndError], or says what is wrong with an argument.
 //
 // ctx bounds Dial only: the connection lasts until Close, or until it ends by itself.
+//
+// What is sent with Send from now on arrives. An edge without logins knows the client a round trip later, when that has
+// shown that it receives: until then the edge drops unreliable messages, and what game servers send to everyone does not reach the client.
 func Dial(ctx context.Context, url string, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
