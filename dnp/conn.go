@@ -102,8 +102,7 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandConnectionAck:
 		c.e.drop(DropUnexpected)
 	case wire.CommandConnectionClose:
-		c.answerClose(body, out)
-		c.receiveClose(now)
+		c.receiveClose(body, now, out)
 	case wire.CommandMessage:
 		c.receiveMessage(body, now)
 	case wire.CommandReliableAck:
@@ -244,7 +243,7 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 		return
 	}
 	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
-		c.e.sendClose(c, reason, out)
+		c.e.closed.tell(c, reason, out)
 	}
 	c.endSilently(reason)
 }

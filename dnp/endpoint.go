@@ -106,7 +106,7 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 	switch {
 	case len(p) == 0:
 		e.drop(DropEmpty)
-	case c == nil && e.receiveClosed(from, p, t, out):
+	case c == nil && e.closed.receive(&e.core, from, p, t, out):
 	case c == nil:
 		e.receiveStranger(from, p, t, out)
 	case c.closing: // it ends soon
@@ -140,7 +140,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 	}
 	e.sendProbes(t, out)
 	e.closeSilent(t, out)
-	e.repeatCloses(t, out)
+	e.closed.resend(&e.core, t, out)
 	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
