@@ -48,6 +48,7 @@ type carrier interface {
 type carrierStatus struct {
 	up       bool  // it can transmit; otherwise it drops what it is given
 	reliable bool  // it loses nothing while a connection lasts
+	ordered  bool  // it loses nothing and keeps the order, or its end tells the edge
 	trouble  error // why it cannot transmit, or could not a moment ago; nil if it knows no reason
 	stats    CarrierStats
 }

@@ -30,6 +30,7 @@ const (
 var (
 	ErrFull  = errors.New("client: too many reliable messages wait to be sent")
 	ErrSize  = errors.New("client: a message has 1 byte to 1 MiB, an unreliable one at most 65,499 bytes")
+	ErrLost  = errors.New("client: the edge did not acknowledge all reliable messages before the connection ended")
 	ErrNoWay = errors.New("client: no carrier speaks this URL; want udp://, ws://, wss:// or wt:// and HOST:PORT")
 )
 
@@ -187,6 +188,7 @@ type Client struct {
 
 	queued      []int // sizes of reliable messages that were not sent yet
 	queuedBytes int
+	sent        bool // Send took a message
 	commands    commands
 }
 
@@ -201,6 +203,9 @@ type Client struct {
 // The error is that of ctx, an [*EndError], or says what is wrong with an argument.
 //
 // ctx bounds Dial only: the connection lasts until Close, or until it ends by itself.
+//
+// What is sent with Send from now on arrives. An edge without logins knows the client a round trip later, when that has
+// shown that it receives: until then the edge drops unreliable messages, and what game servers send to everyone does not reach the client.
 func Dial(ctx context.Context, url string, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -300,8 +305,9 @@ func (c *Client) Err() error {
 	return c.ended
 }
 
-// Close ends the connection, tells the edge, and waits until that is done. Messages that the edge has
-// not acknowledged are lost; see Flush. A function of Config must not call it.
+// Close ends the connection, tells the edge, and waits until the edge knows, a second at most. It does not wait for messages; see
+// Flush. It returns ErrLost if the edge has not acknowledged all that Send took: what is missing may have arrived, or not.
+// A function of Config must not call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true
@@ -309,6 +315,11 @@ func (c *Client) Close() error {
 	c.wake()
 	c.mu.Unlock()
 	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sent && c.endpoint.Undelivered(c.conn) > 0 {
+		return ErrLost
+	}
 	return nil
 }
 
@@ -324,7 +335,9 @@ func (c *Client) Send(data []byte) error {
 	if c.hello.said {
 		data = command.AppendRaw(nil, data)
 	}
-	return c.send(data)
+	err := c.send(data)
+	c.sent = c.sent || err == nil
+	return err
 }
 
 // send queues a reliable message. mu is held.
@@ -374,14 +387,16 @@ func (c *Client) over() error {
 	return nil
 }
 
-// Undelivered returns how many bytes of reliable messages the edge has not acknowledged.
+// Undelivered returns how many bytes of reliable messages the edge has not acknowledged, and after the end of the
+// connection, how many it had not.
 func (c *Client) Undelivered() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.endpoint.Undelivered(c.conn)
 }
 
-// Flush waits until the edge has acknowledged all reliable messages.
+// Flush waits until the edge has acknowledged all reliable messages. If the connection ends before, it returns why,
+// and Undelivered what is missing.
 func (c *Client) Flush(ctx context.Context) error {
 	return c.Until(ctx, func() bool { return c.Undelivered() == 0 })
 }

@@ -86,7 +86,7 @@ func (c pipeCarrier) name() string         { return c.Pipe.name }
 func (c pipeCarrier) size() int            { return webSize }
 
 func (c pipeCarrier) status() carrierStatus {
-	return carrierStatus{up: true, stats: CarrierStats{Connections: 1, DroppedIn: c.inbox.drops()}}
+	return carrierStatus{up: true, ordered: true, stats: CarrierStats{Connections: 1, DroppedIn: c.inbox.drops()}}
 }
 
 func (c pipeCarrier) close() error {

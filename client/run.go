@@ -244,8 +244,35 @@ func (c *Client) finish() {
 	}
 	ready, ended := c.ready, c.ended
 	c.tell(calls)
+	if ready && !c.carrier.status().ordered {
+		c.leave()
+	}
 	_ = c.carrier.close() // there is nothing left that its failure could harm
 	if ready && c.cfg.End != nil {
 		c.cfg.End(c, ended)
 	}
+}
+
+// leave repeats to the edge that the connection has ended, until the edge answers, a second at most.
+func (c *Client) leave() {
+	for {
+		c.mu.Lock()
+		c.endpoint.Advance(time.Now(), c.carrier)
+		due, _ := c.endpoint.NextTimeout()
+		leaving := c.endpoint.Leaving()
+		c.mu.Unlock()
+		if err := c.carrier.flush(); !leaving || err != nil || !c.carrier.status().up {
+			return
+		}
+		if err := c.carrier.read(due, c.hearAnswer); err != nil && !passing(err) {
+			return
+		}
+	}
+}
+
+// hearAnswer handles a datagram behind the end of the connection, of which the program hears nothing.
+func (c *Client) hearAnswer(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endpoint.Receive(time.Now(), c.carrier.peer(), p, c.carrier)
 }

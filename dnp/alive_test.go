@@ -216,7 +216,7 @@ func TestRestoredIsUnreachable(t *testing.T) {
 		l := liveness{closeAt: never, restartAt: never}
 		l.restored(start, &cfg)
 		if x.heard > 0 {
-			l.prove(start.add(x.heard))
+			l.prove(start.add(x.heard), unprompted)
 		}
 		if got := l.givesUpAt(&cfg, start).sub(start); got != x.want {
 			t.Errorf("heard after %v: a command that waits since is given up after %v, want %v", x.heard, got, x.want)

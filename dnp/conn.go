@@ -102,7 +102,7 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandConnectionAck:
 		c.e.drop(DropUnexpected)
 	case wire.CommandConnectionClose:
-		c.receiveClose(now)
+		c.receiveClose(body, now, out)
 	case wire.CommandMessage:
 		c.receiveMessage(body, now)
 	case wire.CommandReliableAck:
@@ -222,7 +222,7 @@ func (c *Conn) settle(now instant) {
 func (c *Conn) nextTimeout() instant {
 	switch {
 	case c.state == connConnecting:
-		return min(c.connect.next, c.connect.until)
+		return min(c.connect.next, c.connect.until(c))
 	case c.awaitsEnd(), c.log.isMuted():
 		return never
 	}
@@ -247,7 +247,7 @@ func (c *Conn) end(reason CloseReason, out Sender) {
 		return
 	}
 	if reason != ClosePeer && reason != CloseMoved && reason != CloseRestarted {
-		c.emit(wire.AppendConnectionClose(out.Datagram(1)), out)
+		c.e.closed.tell(c, reason, out)
 	}
 	c.endSilently(reason)
 }
@@ -305,10 +305,9 @@ func (l *unreliableLane) send(p *path, out Sender) {
 	}
 }
 
-// A connecting is the client's side of the handshake.
+// A connecting is the client's side of the handshake, which began when liveness.heard says.
 type connecting struct {
-	next  instant // when the next request is sent
-	until instant // when to give up
+	next instant // when the next request is sent
 }
 
 // Connect asks the server at this address for a connection. EventConnected or
@@ -324,15 +323,18 @@ func (e *Endpoint) Connect(now time.Time, to netip.AddrPort) (*Conn, error) {
 	c := e.add(to, t)
 	c.state, c.client, c.links.ids.connector = connConnecting, true, true
 	c.send.long = longTaken // a server is not asked
-	c.connect = connecting{next: t, until: t.add(e.cfg.ConnectTimeout)}
+	c.connect = connecting{next: t}
 	c.wake()
 	return c, nil
 }
 
+// until returns when to give up.
+func (a *connecting) until(c *Conn) instant { return c.life.heard.add(c.e.cfg.ConnectTimeout) }
+
 // advance asks the server again, or gives up.
 func (a *connecting) advance(c *Conn, now instant, out Sender) {
 	switch {
-	case now >= a.until:
+	case now >= a.until(c):
 		c.endSilently(CloseTimeout)
 	case now >= a.next:
 		a.next = now.add(c.e.cfg.ConnectResend)

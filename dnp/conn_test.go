@@ -209,7 +209,7 @@ func TestClose(t *testing.T) {
 	s := serve(t, quiet())
 	s.c.Close(CloseDrain)
 	s.pump()
-	s.want("once, without acknowledgement", "02")
+	s.want("without acknowledgement", "02")
 	s.events("it is over", "closed drain")
 	s.recv("04 0000 61")
 	s.want("late datagrams of a closed session are ignored")

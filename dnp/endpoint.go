@@ -46,6 +46,7 @@ type Endpoint struct {
 
 	ready     []*Conn // connections that have something to send
 	offers    offerQueue
+	closed    closedPeers
 	updateMax int    // bytes of the largest change in this Flush
 	scratch   []byte // a copy of the datagram that is sent several times
 }
@@ -105,6 +106,7 @@ func (e *Endpoint) Receive(now time.Time, from netip.AddrPort, p []byte, out Sen
 	switch {
 	case len(p) == 0:
 		e.drop(DropEmpty)
+	case c == nil && e.closed.receive(&e.core, from, p, t, out):
 	case c == nil:
 		e.receiveStranger(from, p, t, out)
 	case c.closing: // it ends soon
@@ -138,6 +140,7 @@ func (e *Endpoint) Advance(now time.Time, out Sender) []Event {
 	}
 	e.sendProbes(t, out)
 	e.closeSilent(t, out)
+	e.closed.resend(&e.core, t, out)
 	for i := 0; i < len(e.ready); i++ { // pump may append to the list
 		c := e.ready[i]
 		e.ready[i] = nil
@@ -191,7 +194,7 @@ func (e *Endpoint) NextTimeout() (time.Time, bool) {
 	if len(e.ready) > 0 || len(e.later) > 0 {
 		return time.Time{}, true
 	}
-	at := min(e.timers.next(), e.unproven.nextTimeout(), e.silent.nextTimeout(), e.offers.nextTimeout())
+	at := min(e.timers.next(), e.unproven.nextTimeout(), e.silent.nextTimeout(), e.offers.nextTimeout(), e.closed.nextTimeout())
 	if e.repeatsBy > e.clock.now { // else Pending says so
 		at = min(at, e.repeatsBy)
 	}
@@ -208,7 +211,8 @@ func (e *Endpoint) All(yield func(*Conn) bool) {
 	}
 }
 
-// Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged.
+// Undelivered returns how many bytes of reliable messages the peer of a connection has not acknowledged, and after
+// its end, how many it had not.
 func (e *Endpoint) Undelivered(c *Conn) int { return c.send.undelivered() }
 
 // LinkIDs reports whether nine tenths of the LinkIds of a connection are used up, and whether all are.
@@ -270,6 +274,7 @@ func (e *Endpoint) add(addr netip.AddrPort, now instant) *Conn {
 	c.handle = addHandle(&e.conns, &e.freeConns, c)
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.byAddr[addr] = c
+	e.closed.remove(addr)
 	return c
 }
 
@@ -310,7 +315,8 @@ func (e *Endpoint) remove(c *Conn) {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
-	c.send, c.recv, c.unreliable = sendWindow{}, recvWindow{}, unreliableLane{}
+	c.send = sendWindow{bytes: c.send.undelivered()} // Undelivered goes on telling what was lost
+	c.recv, c.unreliable = recvWindow{}, unreliableLane{}
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)
 	if !c.client {

@@ -201,6 +201,7 @@ const (
 	DropLoginWaits                       // a login that could not be judged yet; the peer repeats it
 	DropLoginRefused                     // a login that was answered with ConnectionClose
 	DropLoginTimeout                     // a peer that sent no login in time, and was told with ConnectionClose
+	DropClosesFull                       // a ConnectionClose that was sent without repeats
 	DropAdmitWaits                       // a connection request that could not be judged yet; the peer repeats it
 
 	NumDropReasons = int(iota)
@@ -218,7 +219,7 @@ var dropNames = [...]string{
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused", DropLoginTimeout: "login_timeout",
-	DropAdmitWaits: "admit_waits",
+	DropAdmitWaits: "admit_waits", DropClosesFull: "closes_full",
 }
 
 // String returns the name of r in metrics.

@@ -1,6 +1,7 @@
 package dnp
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
@@ -20,6 +21,13 @@ const (
 	silenceMax = 7 * time.Second
 	restartMax = 3500 * time.Millisecond
 )
+
+// overtakenFor is how long after a ConnectionClose or a request the path may still bring what the peer sent before. Until then
+// only answers to what the peer was sent afterwards are evidence.
+const overtakenFor = time.Second
+
+// unprompted stands for when something was sent that the peer does not answer but says by itself.
+const unprompted = instant(-1)
 
 // Anybody can send messages in the name of a peer that is dead. So a peer that acknowledges
 // nothing is asked, whatever else arrives, and the connection ends if it does not answer: 55 s after
@@ -51,6 +59,7 @@ type liveness struct {
 	sure      instant // when something arrived last that only the peer is likely to send
 	patient   instant // commands count as sent no earlier, when they are given up
 	asked     instant // since when a question about sure is on its way; 0 if none is
+	suspectAt instant // when the ConnectionClose or request came that nothing contradicts
 	closeAt   instant // when a ConnectionClose that nothing contradicts ends the connection; never
 	restartAt instant // from when on a request starts a new session, if nothing contradicts the first; never
 	wrongAcks uint8   // acknowledgements of nothing, since sure
@@ -131,18 +140,41 @@ func (l *liveness) goneAt() instant {
 // written it, so it clears a suspicion only if the peer could not be asked.
 func (l *liveness) hear(now instant) {
 	l.heard, l.spoke = now, true
-	if !l.tested {
+	switch {
+	case l.tested:
+	case l.overtaken(now, unprompted): // one that cannot be asked has to have the time to say more
+		l.postpone(l.suspectAt.add(overtakenFor), closeDelay)
+	default:
 		l.closeAt, l.restartAt = never, never
 	}
 }
 
-// prove notes evidence of the peer. It clears all suspicion that the session is over.
-func (l *liveness) prove(now instant) {
+// prove notes evidence of the peer, which answers what it was sent at a time, or unprompted. It clears all suspicion that the
+// session is over, unless it may have been sent before what caused that.
+func (l *liveness) prove(now, asked instant) {
+	l.heard, l.spoke = now, true
+	if l.overtaken(now, asked) {
+		return
+	}
 	if l.suspected() && l.refuted < 8 {
 		l.refuted++
 	}
 	l.tested, l.patient = false, min(l.patient, now)
-	l.hear(now)
+	l.closeAt, l.restartAt = never, never
+}
+
+// suspect notes a reason to suspect that the session is over, and has the peer asked.
+func (l *liveness) suspect(now instant, q *question) {
+	if !l.suspected() {
+		l.suspectAt = now
+	}
+	l.test(q)
+}
+
+// overtaken reports whether a datagram that comes now, and answers what was sent at a time, may have been sent
+// before what made the peer suspected.
+func (l *liveness) overtaken(now, asked instant) bool {
+	return l.suspected() && asked < l.suspectAt && now < l.suspectAt.add(overtakenFor)
 }
 
 // suspected reports whether the session may be over.
@@ -198,14 +230,18 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	return 0, false
 }
 
-// receiveClose handles a ConnectionClose. It counts if the peer stays silent after it.
-func (c *Conn) receiveClose(now instant) {
+// receiveClose handles a ConnectionClose. It counts if the peer stays silent after it. A client of ours wants to know
+// that it arrived. p is what follows the command.
+func (c *Conn) receiveClose(p []byte, now instant, out Sender) {
+	if len(p) == closePadding && !c.client && !c.log.isMuted() {
+		c.emit(c.e.cfg.Profile.AppendUpdateHead(out.Datagram(closePaddedBytes), 0), out)
+	}
 	switch {
 	case c.client:
 		c.life.closeAt = now
 		c.wake()
 	case c.life.closeAt == never:
-		c.life.test(c.links.asker())
+		c.life.suspect(now, c.links.asker())
 		c.life.closeAt = c.links.question.askedAt(now).add(c.life.wait(&c.e.cfg, c.loss.silence(c.e.cfg.ReliableResend)))
 	}
 }
@@ -225,7 +261,7 @@ func (c *Conn) receiveRequest(p []byte, now instant, out Sender) {
 		c.emit(wire.ConnectionAck{}.Append(out.Datagram(4)), out)
 	case l.restartAt == never:
 		c.e.drop(DropUnexpected)
-		c.life.test(c.links.asker())
+		l.suspect(now, c.links.asker())
 		l.restartAt = min(l.closeAt, now.add(l.wait(&c.e.cfg, min(c.loss.silence(c.e.cfg.ReliableResend), restartMax))))
 	case now < l.restartAt, c.log.askWaits(l, &c.send):
 		c.e.drop(DropUnexpected)
@@ -296,4 +332,202 @@ func (s *suspicion) miss(now instant) (alarm bool) {
 	}
 	s.quiet = now.add(suspectPause)
 	return true
+}
+
+// A ConnectionClose is one datagram without an acknowledgement. So an Endpoint that ends a connection sends it again.
+//
+// A server repeats it a few times, and answers what the peer still sends. A request of the peer, which begins something
+// new, ends that. Libraries use another port for each connection, and so does a client that was told at once.
+//
+// A client repeats it more often, because it wants to end and the server knows no other sign, with two bytes behind the
+// command. Receivers ignore them, but our servers answer them with a LinkUpdate without links, which everybody
+// ignores but a client that waits for it. The answer is not longer than the question. Forged, it stops
+// the repeats.
+const (
+	closeRepeats     = 2 // of a server, and two for each copy of lossEstimate.copies
+	closeAnswers     = 8
+	closePauseLeast  = 100 * time.Millisecond
+	closePauseUsual  = 250 * time.Millisecond // without a round trip that is known
+	closePauseMost   = time.Second
+	closeRemembered  = 5 * time.Second // as admit remembers a session that ended
+	closedPeersMax   = 1024
+	leaveRepeats     = 9 // of a client
+	leavePauseLeast  = 20 * time.Millisecond
+	leavePauseUsual  = 50 * time.Millisecond
+	leavePauseMost   = 100 * time.Millisecond
+	closeGrid        = 5 * time.Millisecond
+	closePadding     = 2
+	closePaddedBytes = 1 + closePadding
+)
+
+// A closedPeer is one that is told, or was, that its connection ended.
+type closedPeer struct {
+	addr    netip.AddrPort
+	client  bool    // we are the client
+	again   instant // when the next repeat is due; never
+	until   instant // when the peer is forgotten
+	answer  instant // no answer before
+	pause   time.Duration
+	repeats uint8 // that are left
+	answers uint8 // that are left
+	over    bool  // not in closedPeers.byAddr any more
+}
+
+// closedPeers are the closed peers of an Endpoint, closedPeersMax at most: the ones behind are not remembered, and are sent
+// their ConnectionClose once.
+type closedPeers struct {
+	byAddr  map[netip.AddrPort]*closedPeer
+	list    []*closedPeer // in the order in which they ended, with those that are over
+	next    instant       // when to look at the list
+	leaving int           // of which we are the client
+}
+
+// add remembers a peer that was sent a ConnectionClose, and reports whether there was room.
+func (s *closedPeers) add(p closedPeer) bool {
+	s.remove(p.addr)
+	if len(s.byAddr) >= closedPeersMax {
+		return false
+	}
+	if s.byAddr == nil {
+		s.byAddr, s.next = make(map[netip.AddrPort]*closedPeer), never
+	}
+	s.byAddr[p.addr] = &p
+	s.list = append(s.list, &p)
+	if p.client {
+		s.leaving++
+	}
+	s.next = min(s.next, p.again, p.until)
+	return true
+}
+
+// remove forgets a peer.
+func (s *closedPeers) remove(addr netip.AddrPort) {
+	p := s.byAddr[addr]
+	if p == nil {
+		return
+	}
+	delete(s.byAddr, addr)
+	p.over = true
+	if p.client {
+		s.leaving--
+	}
+	s.next = 0 // the list is due
+}
+
+func (s *closedPeers) nextTimeout() instant {
+	if len(s.list) == 0 {
+		return never
+	}
+	return s.next
+}
+
+// Leaving reports whether the Endpoint repeats to a server that a connection which it made has ended. Its owner may
+// wait for that, about a second at most, by going on with Receive and Advance.
+func (e *Endpoint) Leaving() bool { return e.closed.leaving > 0 }
+
+// tell sends a ConnectionClose, and remembers to repeat it if that is of any use.
+func (s *closedPeers) tell(c *Conn, reason CloseReason, out Sender) {
+	now := c.e.clock.now
+	p := closedPeer{addr: c.addr, again: never, until: now.add(closeRemembered), answers: closeAnswers}
+	switch {
+	case c.client && c.state == connEstablished && reason == CloseLocal:
+		p.leave(&c.trip, now)
+	case c.client, c.carried, reason == CloseUncertain: // the server is gone, or never was there; the way tells the peer; the peer may be another server's
+		c.emit(wire.AppendConnectionClose(out.Datagram(1)), out)
+		return
+	default:
+		p.repeat(&c.trip, now)
+		if reason != CloseTimeout && reason != CloseIdle { // those do not hear
+			p.repeats = uint8(closeRepeats * (1 + c.loss.copies()))
+			p.again = p.answer
+		}
+	}
+	c.emit(p.appendClose(out.Datagram(closePaddedBytes)), out)
+	if !s.add(p) {
+		c.e.drop(DropClosesFull)
+	}
+}
+
+// leave has a client repeat its ConnectionClose.
+func (p *closedPeer) leave(trip *roundTrip, now instant) {
+	p.client, p.answers, p.repeats = true, 0, leaveRepeats
+	p.pause = leavePauseUsual
+	if trip.mean > 0 {
+		p.pause = min(max(time.Duration(trip.mean)*time.Microsecond/2, leavePauseLeast), leavePauseMost)
+	}
+	p.again, p.until = now.add(p.pause).upTo(closeGrid), now.add((leaveRepeats+1)*p.pause)
+}
+
+// repeat sets the pause of a server, in which a peer that connects again has sent a request.
+func (p *closedPeer) repeat(trip *roundTrip, now instant) {
+	p.pause = closePauseUsual
+	if trip.mean > 0 {
+		p.pause = min(max(time.Duration(trip.mean)*time.Microsecond*3/2, closePauseLeast), closePauseMost)
+	}
+	p.answer = now.add(p.pause).upTo(closeGrid)
+}
+
+// appendClose appends a ConnectionClose.
+func (p *closedPeer) appendClose(b []byte) []byte {
+	b = wire.AppendConnectionClose(b)
+	if p.client {
+		b = append(b, make([]byte, closePadding)...)
+	}
+	return b
+}
+
+// resend sends the repeats that are due, and forgets peers.
+func (s *closedPeers) resend(e *core, now instant, out Sender) {
+	if s.nextTimeout() > now {
+		return
+	}
+	next, stay := never, s.list[:0]
+	for _, p := range s.list {
+		switch {
+		case p.over:
+			continue
+		case now >= p.until:
+			s.remove(p.addr)
+			continue
+		case now >= p.again:
+			e.send(p.addr, p.appendClose(out.Datagram(closePaddedBytes)), out)
+			if p.repeats--; p.repeats == 0 {
+				p.again = never
+			} else {
+				p.again = now.add(p.pause).upTo(closeGrid)
+			}
+		}
+		next = min(next, p.again, p.until)
+		stay = append(stay, p)
+	}
+	clear(s.list[len(stay):])
+	s.list, s.next = stay, next
+}
+
+// receive handles a datagram of a peer that was told that its connection ended. It reports false if the datagram
+// begins something new, or has nothing to do with that.
+func (s *closedPeers) receive(e *core, from netip.AddrPort, p []byte, now instant, out Sender) bool {
+	c := s.byAddr[from]
+	if c == nil {
+		return false
+	}
+	cmd := wire.Command(p[0])
+	switch {
+	case cmd == wire.CommandConnectionRequest:
+		s.remove(from)
+		return false
+	case c.client && (cmd == wire.CommandConnectionClose || isSignOfLife(e, p)), !c.client && cmd == wire.CommandConnectionClose:
+		s.remove(from) // it knows
+	case !c.client && c.answers > 0 && now >= c.answer && !isSignOfLife(e, p):
+		c.answers--
+		c.answer = now.add(c.pause)
+		e.send(from, c.appendClose(out.Datagram(closePaddedBytes)), out)
+	}
+	e.drop(DropStranger)
+	return true
+}
+
+func isSignOfLife(e *core, p []byte) bool {
+	r := e.cfg.Profile.UpdateReader(p[1:])
+	return wire.Command(p[0]) == wire.CommandLinkUpdate && r.KeepAlive()
 }

@@ -229,7 +229,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 			c.Ask()
 		}
 	case m.Code == wire.AckSuccess:
-		c.life.prove(now)
+		c.life.prove(now, o.first)
 		c.life.acknowledged(now)
 		if o.sends == 1 {
 			c.loss.add(false)
@@ -262,7 +262,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	case now.sub(o.last) < hastyResend:
 		c.e.drop(DropHastyResend)
 	default:
-		c.life.prove(now)
+		c.life.prove(now, o.first)
 		o.last = now - instant(c.e.cfg.ReliableResend)
 		c.wake()
 	}
@@ -299,10 +299,10 @@ func (c *Conn) receiveReliable(cmd wire.Command, p []byte, now instant, out Send
 	default:
 		c.loss.observe(false)
 	}
-	if a == arrivalRepeat && !c.recv.repeats(n, now) {
+	if a == arrivalRepeat && (!c.recv.repeats(n, now) || c.life.suspected()) {
 		c.life.hear(now)
 	} else {
-		c.life.prove(now)
+		c.life.prove(now, unprompted)
 	}
 	if a == arrivalEarly && !c.recv.fits(n, len(p)) {
 		c.e.drop(DropEarlyFull)

@@ -207,6 +207,27 @@ func (b *Bander) look(s *Sight, tell func(Change)) {
 	b.marked = nil
 }
 
+// Lose puts an object beyond all bands of a sight at once, without a look, if it has left them. It reports whether the object
+// was in a band. The Sight is told no Change of it, unless it comes back.
+func (b *Bander) Lose(s *Sight, o *Object) bool {
+	out := b.Distance(s, o)
+	if out *= out; out <= o.rule.enter[o.rule.n-1] {
+		return false
+	}
+	for i := range s.known {
+		k := &s.known[i]
+		if k.object != o || k.band == Beyond {
+			continue
+		}
+		if o.rule.band(k.band, out) != Beyond {
+			return false
+		}
+		k.band = Beyond
+		return true
+	}
+	return false
+}
+
 // shrink gives memory back that the sight needed in a crowd.
 func (s *Sight) shrink() {
 	if n := len(s.known); cap(s.known) > 64 && n < cap(s.known)/4 {

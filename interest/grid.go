@@ -11,6 +11,8 @@ type Object struct {
 	place int32 // in the bucket
 	state placing
 
+	anchor *Point // where it was when Jumped said so last, not finite if it was nowhere; nil since it has its rule
+
 	Data any // belongs to the caller
 }
 
@@ -98,7 +100,7 @@ func (g *Grid) SetRule(o *Object, r *Rule, at Point) {
 	}
 	g.unlink(o)
 	old := o.layer
-	o.rule, o.layer = r, g.join(r)
+	o.rule, o.layer, o.anchor = r, g.join(r), nil
 	g.leave(old)
 	g.Move(o, at)
 }
@@ -123,6 +125,26 @@ func (g *Grid) Move(o *Object, to Point) {
 	}
 	o.cell = cell
 	g.link(spot{to, cell, o})
+}
+
+// Jumped reports whether an object is away from where it was when Jumped said so last by more than a tenth of its furthest
+// border, or is somewhere and was nowhere, or the other way round, or has another rule. So the caller may compare it with its sights at once.
+func (g *Grid) Jumped(o *Object) bool {
+	at := Point{X: math.NaN()}
+	if o.state == placed {
+		at = g.at(o)
+	}
+	if o.anchor == nil {
+		o.anchor = new(Point) // not the variable above, which would be allocated for each call
+		*o.anchor = at
+		return true
+	}
+	limit := o.rule.most * hysteresis
+	if square(at, *o.anchor) <= limit*limit || !at.finite() && !o.anchor.finite() {
+		return false
+	}
+	*o.anchor = at
+	return true
 }
 
 // join returns the layer of a rule for one more object.

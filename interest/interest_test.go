@@ -366,3 +366,27 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportMetric(float64(changes)/float64(b.N), "changes/op")
 }
+
+// TestJumped: an object jumps when it is a tenth of its furthest border away from where it jumped to last.
+func TestJumped(t *testing.T) {
+	f := newField(t, Point{})
+	o := f.add(mustRule(t, AxisX|AxisZ, 10, 100), Point{X: 50})
+	for _, c := range []struct {
+		why  string
+		to   Point
+		want bool
+	}{
+		{"it is new", Point{X: 50}, true}, {"a step", Point{X: 59}, false}, {"two steps", Point{X: 61}, true}, {"a step back", Point{X: 52}, false},
+		{"height does not count", Point{X: 52, Y: 1e9}, false}, {"nowhere", Point{X: math.NaN()}, true}, {"nowhere again", Point{X: math.Inf(1)}, false},
+		{"somewhere", Point{X: 52}, true},
+	} {
+		f.grid.Move(o, c.to)
+		if got := f.grid.Jumped(o); got != c.want {
+			t.Errorf("%s, at %v: jumped %v, want %v", c.why, c.to, got, c.want)
+		}
+	}
+	f.grid.SetRule(o, mustRule(t, AxisX|AxisZ, 100), Point{X: 52})
+	if !f.grid.Jumped(o) {
+		t.Error("with another rule it does not jump")
+	}
+}

@@ -93,8 +93,10 @@ func (w *world) run() {
 		w.setEyes()
 	case n < 96:
 		w.setRule()
-	case n < 98:
+	case n < 97:
 		w.newSight()
+	case n < 98:
+		w.lose()
 	case n < 99 && len(w.sights) > 0:
 		i := w.IntN(len(w.sights))
 		w.bander.Remove(w.sights[i])
@@ -248,6 +250,35 @@ func (w *world) setEyes() {
 		twin.eyes = append(twin.eyes, w.place())
 	}
 	w.bander.SetEyes(w.now, s, twin.eyes...)
+}
+
+// lose compares an object that jumped with every sight at once.
+func (w *world) lose() {
+	if len(w.objects) == 0 {
+		return
+	}
+	o := w.objects[w.IntN(len(w.objects))]
+	w.object[o].at = w.place()
+	w.grid.Move(o, w.object[o].at)
+	w.grid.Jumped(o)
+	if w.grid.Jumped(o) {
+		w.Fatalf("step %d: an object that did not move jumps twice", w.step)
+	}
+	for _, s := range w.sights {
+		twin, x := w.sight[s], w.object[o]
+		d := math.Inf(1)
+		for _, eye := range twin.eyes {
+			d = min(d, far(x.at, eye, x.rule.axes))
+		}
+		was := twin.band(twin.told, o)
+		lost := was != Beyond && x.rule.band(was, d) == Beyond
+		if got := w.bander.Lose(s, o); got != lost {
+			w.Fatalf("step %d: an object of band %d at distance %v of bands %v is lost: %v", w.step, was, d, x.rule.within, got)
+		}
+		if lost {
+			twin.told[o], twin.bands[o] = Beyond, Beyond
+		}
+	}
 }
 
 // advance lets some time pass and compares the bands of each sight that is looked at.

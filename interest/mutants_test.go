@@ -37,6 +37,9 @@ var mutantList = []mutants.Mutant{
 	{Name: "looks_together", File: "interest/bander.go", Old: "phase: time.Duration(part * float64(lookInterval))", New: "phase: time.Duration(part)"},
 	{Name: "looks_drift", File: "interest/bander.go", Old: "return now.Add(lookInterval - since)", New: "return now.Add(lookInterval)"},
 	{Name: "eyes_gone_unnoticed", File: "interest/bander.go", Old: "if len(s.eyes)+len(s.known) == 0 {", New: "if len(s.eyes) == 0 {"},
+	{Name: "lost_inside", File: "interest/bander.go", Old: "if o.rule.band(k.band, out) != Beyond {", New: "if false {"},
+	{Name: "lost_twice", File: "interest/bander.go", Old: "k.object != o || k.band == Beyond {", New: "k.object != o {"},
+	{Name: "jumps_add_up_to_nothing", File: "interest/grid.go", Old: "\t}\n\t*o.anchor = at\n", New: "\t}\n"},
 	{Name: "crowds_remembered", File: "interest/bander.go", Old: "\ts.shrink()\n", New: ""},
 }
 

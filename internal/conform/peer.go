@@ -271,7 +271,9 @@ func (p *peer) receive(b []byte) {
 		p.receiveRequest(b)
 	case wire.CommandConnectionClose:
 		p.closed = true
-		p.exact(b, 1)
+		if len(b) != 3 || b[1] != 0 || b[2] != 0 { // which asks for an answer (dnp/PROTOCOL.md, rule close-repeat)
+			p.exact(b, 1)
+		}
 	case wire.CommandMessage:
 		p.unreliable = push(p.unreliable, string(body))
 	case wire.CommandReliableAck:

@@ -28,6 +28,7 @@ type interests struct {
 	grid     *interest.Grid       // nil without such a state
 	bander   *interest.Bander
 	tell     func(interest.Change) // told, made once
+	jumped   []*replication.State  // that may have left sights which must not see more of them, since the last advance
 }
 
 // A rule is an interest as the states of a space follow it.
@@ -145,7 +146,7 @@ func (n *interests) end() {
 	for _, session := range n.space.sessions {
 		n.unsee(session)
 	}
-	n.grid, n.bander, n.tell = nil, nil, nil
+	n.grid, n.bander, n.tell, n.jumped = nil, nil, nil, nil
 }
 
 // place puts a state where it is into the grid. One whose interest is unknown, or does not fit its values, is not
@@ -160,6 +161,7 @@ func (n *interests) place(st *replication.State) {
 	src.place = index
 	if src.object != nil {
 		n.grid.SetRule(src.object, r, placeOf(st, index))
+		n.noteJump(st, src)
 		return
 	}
 	src.object, _ = n.grid.Add(r, st)
@@ -194,6 +196,7 @@ func (r *rule) of(defs []replication.ValueDef) (*interest.Rule, int) {
 func (n *interests) changed(st *replication.State, src *sources, values netstate.Mask) {
 	if src.object != nil && values.Has(src.place) {
 		n.grid.Move(src.object, placeOf(st, src.place))
+		n.noteJump(st, src)
 	}
 	if src.followed == nil {
 		return
@@ -203,6 +206,36 @@ func (n *interests) changed(st *replication.State, src *sources, values netstate
 			n.bander.MoveEye(n.space.now, e.session.sight, e.index, placeOf(st, e.place))
 		}
 	}
+}
+
+// noteJump notes that a state was moved far enough to be compared with the eyes before its values are sent. Only what the
+// client must not have is worth that; anything else follows with the next look.
+func (n *interests) noteJump(st *replication.State, src *sources) {
+	if src.rule.says.Unlink && n.grid.Jumped(src.object) {
+		n.jumped = append(n.jumped, st)
+	}
+}
+
+// unlinkJumped ends the links of sessions to states that jumped out of their sight. It waits for the end of a batch, because the
+// eyes may have moved along.
+func (n *interests) unlinkJumped() {
+	for i, st := range n.jumped {
+		n.jumped[i] = nil
+		src := sourcesOf(st)
+		if src.object == nil {
+			continue
+		}
+		for _, session := range n.space.sessions {
+			if session.sight == nil {
+				continue
+			}
+			if _, linked, _ := linkTo(session.conn, st); linked != nil && n.bander.Lose(session.sight, src.object) {
+				n.space.counts.BandMoves++
+				n.space.offerIn(session, st, interest.Beyond)
+			}
+		}
+	}
+	n.jumped = n.jumped[:0]
 }
 
 // renamed follows an interest that came, changed or ended.
@@ -364,6 +397,7 @@ func (n *interests) advance(now, next time.Time, batch bool) time.Time {
 	if n.grid == nil {
 		return next
 	}
+	n.unlinkJumped()
 	if at, ok := n.bander.Next(); !ok || !batch && now.Before(at.Add(lookStep)) {
 		return n.next(next)
 	}

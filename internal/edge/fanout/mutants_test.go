@@ -31,7 +31,10 @@ var mutantList = []mutants.Mutant{
 	{Name: "jumps_wait", File: lookFile, Old: "!(square(from, to) <= limit*limit) {", New: "limit < 0 {", Run: "^TestJump$"},
 
 	// A worker that does not follow what it hears.
-	{Name: "states_never_move", File: sightFile, Old: "\t\tn.grid.Move(src.object, placeOf(st, src.place))\n\t}\n\tif", New: "\t}\n\tif", Run: "^TestSights$"},
+	{Name: "states_never_move", File: sightFile, Old: "\t\tn.grid.Move(src.object, placeOf(st, src.place))\n\t\tn.noteJump(st, src)\n\t}\n\tif", New: "\t}\n\tif", Run: "^TestSights$"},
+	{Name: "jumps_wait_for_a_look", File: sightFile, Old: "\t\tn.noteJump(st, src)\n\t}\n\tif", New: "\t}\n\tif", Run: "^TestJumpUnlinks$"},
+	{Name: "rules_change_without_a_check", File: sightFile, Old: "\t\tn.noteJump(st, src)\n\t\treturn", New: "\t\treturn", Run: "^TestJumpUnlinks$"},
+	{Name: "sleepers_jump", File: sightFile, Old: "if src.rule.says.Unlink && n.grid", New: "if n.grid", Run: "^TestJumpSleeps$"},
 	{Name: "eyes_never_move", File: sightFile, Old: "if e.place >= 0 && values.Has(e.place) {", New: "if false {", Run: "^TestJump$"},
 	{Name: "absent_place_counts", File: sightFile, Old: "|| index < 0 || st.IsNull(index)", New: "|| index < 0", Run: "^TestNowhere$"},
 	{Name: "eye_of_a_removed_state_stays", File: sightFile, Old: "src.followed, f.st = nil, nil\n\t\tn.locate(f)", New: "src.followed, f.st = nil, nil", Run: "^TestNowhere$"},
