@@ -28,7 +28,7 @@ PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command replication 
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top interest
 space := $(subst ,, )
 MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
-SIMULATED := ^Test(Simulation|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
+SIMULATED := ^Test(Simulation|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
 
 # WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
 WHILE_COMPILING := trap 'kill $$says' EXIT; { sleep 2; echo "Compiling: a minute or two if Go's build cache is empty."; while sleep 20; do echo "Still compiling ($$SECONDS s)."; done; } >&2 & says=$$!;
