@@ -13,6 +13,7 @@ SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
 UPGRADEROUNDS ?= 1
+STORETRIES ?= 50
 SEEDS     ?= 2000
 BENCH     ?= .
 COUNT     ?= 6
@@ -170,6 +171,15 @@ torture-quick: testbed ## A twenty-fifth of that, in 4 minutes
 .PHONY: torture-nats
 torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alone and with an edge, 30 rounds each, and compare log modes, in an hour; needs root (ARGS="-seed N -phases a,b -rounds N")
 	bin/testbed torture -json tmp/torture-nats.json -scale 10 -phases nats-kill,nats-kill-edge,nats-stop,nats-stop-edge,nats-cut,nats-cut-edge,nats-empty,steady $(ARGS)
+
+.PHONY: torture-store
+torture-store: ## Stop NATS servers while a relay loads its shards, STORETRIES (50) times with one server and as often with three, in 40 minutes; nothing that was acknowledged may be missing or old
+	$(GO) test ./internal/systest -count=1 -timeout 170m -run '^TestTortureStore$$' -v -store-tries $(STORETRIES) $(ARGS)
+	$(GO) test ./internal/systest -count=1 -timeout 170m -run '^TestTortureStore$$' -v -store-tries $(STORETRIES) -store-servers 3 $(ARGS)
+
+.PHONY: torture-store-quick
+torture-store-quick: ## One such try with one server, in less than a minute
+	$(GO) test ./internal/systest -count=1 -timeout 20m -run '^TestTortureStore$$' -v -store-tries 1 $(ARGS)
 
 .PHONY: upgrade-test
 upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history
