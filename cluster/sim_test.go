@@ -266,7 +266,7 @@ func TestSimulation(t *testing.T) {
 		first, count = *seed, 1
 	}
 	var handed []time.Duration
-	var acquires, batches int
+	var acquires, formers, batches int
 	var worst time.Duration
 	for s := first; s < first+count; s++ {
 		w := newWorld(s)
@@ -275,6 +275,7 @@ func TestSimulation(t *testing.T) {
 		}
 		handed = append(handed, w.chk.handed...)
 		acquires += w.chk.acquires
+		formers += w.chk.formers
 		batches += w.chk.batches
 		worst = max(worst, w.chk.gapWorst)
 		if t.Failed() && s > first+20 {
@@ -286,7 +287,7 @@ func TestSimulation(t *testing.T) {
 	if len(handed) > 0 {
 		summary = fmt.Sprintf("%d hand-overs: median %v, longest %v", len(handed), handed[len(handed)/2], handed[len(handed)-1])
 	}
-	t.Logf("%d acquisitions, %d batches stored, longest gap %v, %s", acquires, batches, worst, summary)
+	t.Logf("%d acquisitions, %d of them with what the relay had, %d batches stored, longest gap %v, %s", acquires, formers, batches, worst, summary)
 }
 
 // TestGap has the holder of a shard die, hang while its lease and gossip go on, or release the

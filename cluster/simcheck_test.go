@@ -28,6 +28,7 @@ type checker struct {
 	owner    map[uint64]*simNode // to which node the store gave an epoch
 	ownerRun map[uint64]int
 	acquires int
+	formers  int // acquisitions by a relay that believes that nothing is newer than what it has
 	batches  int
 	handed   []time.Duration
 	gapLast  time.Duration // when there last was a holder, or an excuse for having none
@@ -127,8 +128,18 @@ func (c *checker) reported(n *simNode, a cluster.Action, batch map[int]version) 
 	}
 }
 
-func (c *checker) acquired(n *simNode, epoch uint64) {
+// acquired judges a relay that believes to hold the shard, and that no other relay held it since the epoch former, unless
+// that is 0.
+func (c *checker) acquired(n *simNode, epoch, former uint64) {
 	c.acquires++
+	if former != 0 {
+		c.formers++
+		for e := former; e < epoch; e++ {
+			if owner := c.owner[e]; owner != nil && (owner != n || c.ownerRun[e] != n.start) {
+				c.failf("%s believes that nothing is newer than its epoch %d, but %s held the shard in epoch %d", n.name(), former, owner.name(), e)
+			}
+		}
+	}
 	if c.owner[epoch] != n {
 		c.failf("%s believes to hold the shard in epoch %d, which the store never gave it", n.name(), epoch)
 	}

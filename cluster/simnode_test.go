@@ -184,7 +184,7 @@ func (n *simNode) act(a cluster.Action) {
 		for k, v := range n.w.store.states {
 			n.values[k] = v
 		}
-		n.w.chk.acquired(n, a.Epoch)
+		n.w.chk.acquired(n, a.Epoch, a.Former)
 		n.command(func() {
 			if a.Spare {
 				n.w.chk.passed(n)

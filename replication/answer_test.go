@@ -95,7 +95,7 @@ func (w *world) newLargeHolder(epoch uint64) {
 		Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: Limits{ValueBytes: 16_000},
 	})
 	for _, d := range old.TakeDirty(nil, old.Dirty()) {
-		if err := w.store.Restore(d.Number, d.Data); err != nil {
+		if _, err := w.store.Restore(d.Number, d.Data); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -175,7 +175,7 @@ func TestBoundsAreStored(t *testing.T) {
 	number := s.states.byKey["a"].Number
 	next := NewStore(StoreConfig{Space: "s", Epoch: 8})
 	for _, d := range s.TakeDirty(nil, 9) {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -211,7 +211,7 @@ func TestNoEmptyData(t *testing.T) {
 	s.Advance(s.now.Add(time.Second))
 	stored := s.TakeDirty(nil, 10)
 	s = &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 1 << 20}), s.now}
-	if err := s.Restore(stored[0].Number, stored[0].Data); err != nil {
+	if _, err := s.Restore(stored[0].Number, stored[0].Data); err != nil {
 		t.Fatal(err)
 	}
 	want("a stored keyframe", "put", "010000", "010000")

@@ -90,25 +90,47 @@ func (s *Store) MarkAllDirty(now time.Time) {
 }
 
 // Restore adds a state from the durable store; nil data stands for a removed state. The caller
-// must restore before the first Publish, Write or Advance.
+// must restore before the first Publish, Write or Advance. A state may come twice; it is the same
+// then.
+//
+// Two states with one key are stored if a former holder did not have the first one and made
+// another. The later one, which has the higher number, stays, whichever comes first. Restore returns
+// the number of the other, which the caller gives to MarkDirty before it serves the space, so that the
+// durable store deletes it; 0 for none.
 //
 // The Store does not emit restored states: replicas see the higher epoch and ask for what
 // differs. The time to live of a restored state begins with the first Advance, because its publisher
 // may have had no holder to publish to. After an error the store is unchanged, except that it does
 // not assign the number.
-func (s *Store) Restore(number uint64, data []byte) error {
+func (s *Store) Restore(number uint64, data []byte) (replaced uint64, err error) {
 	if number > numberMax {
-		return errMessage
+		return 0, errMessage
 	}
 	s.next = max(s.next, number+1)
-	if data == nil {
-		return nil
+	if data == nil || s.states.byNumber[number] != nil {
+		return 0, nil
 	}
 	a := assembly{number: number}
-	if err := a.durable(&s.schemas, data); err != nil || s.states.byNumber[number] != nil || s.states.byKey[a.st.Desc.Key] != nil ||
-		s.states.views+len(a.st.schema.ranges) > viewsMaxMax {
+	if err := a.durable(&s.schemas, data); err != nil {
 		a.release(&s.schemas)
-		return errMessage
+		return 0, errMessage
+	}
+	other, views := s.states.byKey[a.st.Desc.Key], s.states.views+len(a.st.schema.ranges)
+	if other != nil && other.Number > number {
+		a.release(&s.schemas)
+		return number, nil
+	}
+	if other != nil {
+		views -= len(other.schema.ranges)
+	}
+	if views > viewsMaxMax {
+		a.release(&s.schemas)
+		return 0, errMessage
+	}
+	if other != nil { // no replica knows it in this epoch
+		s.refs.free(other.refs)
+		other.refs, other.introduced, replaced = nil, false, other.Number
+		s.detach(other)
 	}
 	st := &stored{State: *a.st, introduced: true, dirty: netstate.NewMask(len(a.st.schema.defs))}
 	s.scratch = appendDescribe(s.scratch[:0], st.Desc)
@@ -119,7 +141,7 @@ func (s *Store) Restore(number uint64, data []byte) error {
 	s.states.insert(st)
 	s.expiries.restore(st)
 	s.records.use(st.Desc.Interest, 1)
-	return nil
+	return replaced, nil
 }
 
 // durable reads all records of a stored state.

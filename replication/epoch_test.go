@@ -14,7 +14,7 @@ func TestReplicaForgetsRefIds(t *testing.T) {
 	r.Apply(r.now, r.publish(tower("b", u8(1)))[0])
 	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 9}), r.store.now}
 	for _, d := range r.store.TakeDirty(nil, 2)[1:] {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -204,11 +204,11 @@ func TestTTLIsStored(t *testing.T) {
 	store()
 	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8}), s.now.Add(time.Hour)}
 	for _, d := range stored {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 		for n := range d.Data {
-			if NewStore(StoreConfig{Epoch: 8}).Restore(d.Number, d.Data[:n]) == nil && n > 0 {
+			if _, err := NewStore(StoreConfig{Epoch: 8}).Restore(d.Number, d.Data[:n]); err == nil && n > 0 {
 				t.Fatalf("a state was restored from %d of %d bytes", n, len(d.Data))
 			}
 		}

@@ -165,7 +165,7 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		s := NewStore(StoreConfig{Space: "s", Epoch: 8})
-		if s.Restore(1, p) == nil {
+		if _, err := s.Restore(1, p); err == nil {
 			s.List("", 10)
 			s.TakeDirty(nil, 10)
 			s.Repair(time.Unix(1000, 0), (&RepairRequest{Kind: RepairKeyframes, Space: "s"}).append(nil))

@@ -217,7 +217,7 @@ func TestRestoreInterest(t *testing.T) {
 	s.Advance(s.now)
 	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 1 << 20}), s.now}
 	for _, d := range s.TakeDirty(nil, 100) {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatalf("state %d: %v", d.Number, err)
 		}
 	}

@@ -137,7 +137,7 @@ func (w *world) newHolder(durable map[uint64][]byte) {
 	epoch += 1 + uint64(w.rand.IntN(3))
 	next := NewStore(StoreConfig{Space: "s", Epoch: epoch, FirstNumber: epoch << 20, Tick: 10 * time.Millisecond, Limits: modelLimits})
 	for _, n := range slices.Sorted(maps.Keys(durable)) {
-		if err := next.Restore(n, durable[n]); err != nil {
+		if _, err := next.Restore(n, durable[n]); err != nil {
 			w.Fatalf("state %d was not restored: %v", n, err)
 		}
 	}

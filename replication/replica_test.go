@@ -270,7 +270,7 @@ func TestReplicaNewEpoch(t *testing.T) {
 	old := r.publish(set("a", "hp", u8(99)))[0]
 	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 9}), r.store.now}
 	for _, d := range r.store.TakeDirty(nil, 1) {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -407,11 +407,11 @@ func TestRestore(t *testing.T) {
 	}
 	next := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 1 << 20}), s.now} // other limits than the former holder
 	for _, d := range all {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 		for n := range d.Data {
-			if NewStore(StoreConfig{Epoch: 8}).Restore(d.Number, d.Data[:n]) == nil && n > 0 {
+			if _, err := NewStore(StoreConfig{Epoch: 8}).Restore(d.Number, d.Data[:n]); err == nil && n > 0 {
 				t.Fatalf("state %d was restored from %d of %d bytes", d.Number, n, len(d.Data))
 			}
 		}
@@ -419,8 +419,16 @@ func TestRestore(t *testing.T) {
 	if next.contents() != s.contents() {
 		t.Fatalf("restored\n%swant\n%s", next.contents(), s.contents())
 	}
-	if next.Restore(1, all[0].Data) == nil {
-		t.Fatal("a state was restored twice")
+	for _, d := range all { // a load that was repeated
+		if replaced, err := next.Restore(d.Number, d.Data); err != nil || replaced != 0 {
+			t.Fatalf("state %d comes twice, and %d is replaced: %v", d.Number, replaced, err)
+		}
+	}
+	if next.contents() != s.contents() {
+		t.Fatalf("restored twice\n%swant\n%s", next.contents(), s.contents())
+	}
+	if _, err := next.Restore(99, all[0].Data); err == nil {
+		t.Fatal("a state was restored with another number")
 	}
 	next.ok(tower("new"))
 	if l, _ := next.Get("new"); l.States[0].Number < 1<<20 {

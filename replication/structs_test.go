@@ -170,7 +170,7 @@ func TestStructsAreStored(t *testing.T) {
 	s.Advance(s.now)
 	next := NewStore(StoreConfig{Space: "s", Epoch: 8})
 	for _, d := range s.TakeDirty(nil, 9) {
-		if err := next.Restore(d.Number, d.Data); err != nil {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -132,7 +132,7 @@ type Sharding struct {
 // Relay are the flags of every relay.
 type Relay struct {
 	Tick   time.Duration `default:"10ms" want:"0s..1s" help:"Shortest time between two batches of a space; 0 = send at once."`
-	Spaces int           `default:"10000" want:"1..1000000" help:"Most spaces of this relay, which its workers share evenly. A new space takes the place of one that was empty and unused for 10 minutes; without such a one, the relay answers publishes to it with busy."`
+	Spaces int           `default:"10000" want:"1..1000000" help:"Most spaces of this relay, which its workers share evenly. A new space takes the place of one that was empty and unused for 10 minutes; without such a one, the relay answers publishes to it with busy. Spaces that are stored are served whatever their number."`
 	Eye    string        `placeholder:"JSON" help:"From where clients see that were given no eye, for states with an interest: a state whose key has the name of the client, as {\"key\":\"player.{client}\"}, and perhaps one of its values, as \"value\":\"pos\". Empty = from nowhere. The same on every relay."`
 }
 

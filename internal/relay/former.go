@@ -9,14 +9,14 @@ import (
 )
 
 // A worker keeps the stores of a shard that it lost to the silence or the loss of the durable
-// store: if no other relay holds the shard before this one does again, nothing is newer, and
-// what was not stored, or was stored and is lost, is only here. It keeps them until this relay
-// or another one holds the shard.
+// store, if they were complete: if no other relay holds the shard before this one does again,
+// nothing is newer, and what was not stored, or was stored and is lost, is only here. It keeps
+// them until this relay or another one holds the shard.
 
 // lost ends an ownership for a reason.
 func (w *Worker) lost(now time.Time, o *ownership, reason cluster.Reason) {
 	w.lose(now, o)
-	if reason == cluster.ReasonSilence || reason == cluster.ReasonWiped {
+	if o.complete && (reason == cluster.ReasonSilence || reason == cluster.ReasonWiped) {
 		w.former = append(w.former, o)
 	}
 }
@@ -38,19 +38,16 @@ func (w *Worker) forgetFormer(shard int, epoch uint64) {
 	w.former = slices.DeleteFunc(w.former, func(x *ownership) bool { return x.shard == shard && x.epoch < epoch })
 }
 
-// inherit begins an ownership with the states of the former one. They are stored again, all of
-// them if the durable store was wiped, otherwise those of which it is not certain that they are
-// stored.
+// inherit begins an ownership with the states of the former one, which was complete. They are
+// stored again, all of them if the durable store was wiped, otherwise those of which it is not
+// certain that they are stored.
 func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	for _, st := range former.storing {
 		st.space.store.MarkDirty(st.since, st.number)
 	}
 	states := 0
 	for _, old := range former.spaces {
-		sp, ok := w.makeSpace(now, o, old.name)
-		if !ok {
-			continue
-		}
+		sp := w.makeSpace(now, o, old.name)
 		dirty := old.store.Dirty()
 		old.store.MarkAllDirty(now) // behind those that are dirty
 		all := old.store.TakeDirty(nil, math.MaxInt)
@@ -67,16 +64,9 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	}
 	w.relay.shards.inherit(now, states)
 	w.relay.cfg.Log.Debug("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
+	o.complete = true
 	w.serve(now, o)
 	if former.leaving {
 		w.handOver(now, o, former.to)
-	}
-}
-
-// restoreState gives a stored state to a space.
-func (w *Worker) restoreState(sp *space, number uint64, data []byte) {
-	if err := sp.store.Restore(number, data); err != nil {
-		w.counts.RestoreErrors++
-		w.relay.cfg.Log.Error("leaving out a stored state that cannot be read", "space", sp.name, "state", number, "error", err)
 	}
 }

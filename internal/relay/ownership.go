@@ -12,7 +12,7 @@ import (
 )
 
 // An ownership is this relay's authority over one shard. It begins when the lease says
-// so. The relay serves the shard once it has loaded what its predecessors stored. The
+// so. The relay serves the shard once it has all that its predecessors stored. The
 // ownership ends at once when the lease says so, or in order when another relay should
 // have the shard.
 type ownership struct {
@@ -25,6 +25,7 @@ type ownership struct {
 	end      []func()  // unsubscribe
 	headTurn int       // the quiet space that the next head begins with
 
+	loading
 	storing []storedState // on their way to the durable store
 
 	leaving bool   // another relay should hold the shard
@@ -52,7 +53,7 @@ func (w *Worker) acquire(now time.Time, shard int, epoch, former uint64, wiped b
 	if old := w.ownership(shard); old != nil {
 		w.lose(now, old)
 	}
-	o := &ownership{shard: shard, epoch: epoch, durable: true}
+	o := &ownership{shard: shard, epoch: epoch, durable: true, loading: loading{began: now, complete: w.relay.cfg.Leases == nil}}
 	w.owned = append(w.owned, o)
 	if w.relay.cfg.Leases == nil {
 		w.serve(now, o)
@@ -62,17 +63,7 @@ func (w *Worker) acquire(now time.Time, shard int, epoch, former uint64, wiped b
 		w.inherit(now, o, old, wiped)
 		return
 	}
-	w.relay.cfg.Leases.Load(shard, epoch,
-		func(part []cluster.Keyframe) {
-			w.command(shard, epoch, func(now time.Time, o *ownership) { w.restore(now, o, part) })
-		},
-		func(err error) {
-			w.command(shard, epoch, func(now time.Time, o *ownership) {
-				if err == nil && !o.leaving {
-					w.serve(now, o)
-				}
-			})
-		})
+	w.loads.begin(o)
 }
 
 // ownership returns the ownership of a shard, or nil.
@@ -91,17 +82,6 @@ func (w *Worker) served(shard int) *ownership {
 	}
 	w.counts.NotHeld++
 	return nil
-}
-
-// restore gives stores what was stored.
-func (w *Worker) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
-	for _, k := range part {
-		sp, ok := w.makeSpace(now, o, k.Space)
-		if !ok {
-			continue
-		}
-		w.restoreState(sp, k.Number, k.Data)
-	}
 }
 
 // serve begins to answer for a shard, and tells replicas and publishers so.

@@ -18,18 +18,31 @@ type askedLeases struct {
 	wants    int            // how often Want was called
 	ranks    map[int]int    // by shard, of the last Want
 	released map[int]string // successor, by shard
-	loads    []func(error)
+	loads    []askedLoad
+	stored   []cluster.Keyframe
 	handle   func(cluster.LeaseEvent)
 }
 
-func (l *askedLeases) OnEvent(handle func(cluster.LeaseEvent))            { l.handle = handle }
-func (l *askedLeases) Want(shard int, rank int)                           { l.wants, l.ranks[shard] = l.wants+1, rank }
-func (l *askedLeases) Release(shard int, _ uint64, to string)             { l.released[shard] = to }
-func (l *askedLeases) Fence(int, uint64)                                  {}
-func (l *askedLeases) Store(int, uint64, []cluster.Keyframe, func(error)) {}
+func (l *askedLeases) OnEvent(handle func(cluster.LeaseEvent)) { l.handle = handle }
+func (l *askedLeases) Want(shard int, rank int)                { l.wants, l.ranks[shard] = l.wants+1, rank }
+func (l *askedLeases) Release(shard int, _ uint64, to string)  { l.released[shard] = to }
+func (l *askedLeases) Fence(int, uint64)                       {}
 
-func (l *askedLeases) Load(shard int, _ uint64, _ func([]cluster.Keyframe), done func(error)) {
-	l.loads = append(l.loads, done)
+func (l *askedLeases) Store(_ int, _ uint64, batch []cluster.Keyframe, done func(error)) {
+	l.stored = append(l.stored, batch...)
+	done(nil)
+}
+
+// An askedLoad is a load that the test answers.
+type askedLoad struct {
+	shard int
+	epoch uint64
+	each  func([]cluster.Keyframe)
+	done  func(error)
+}
+
+func (l *askedLeases) Load(shard int, epoch uint64, each func([]cluster.Keyframe), done func(error)) {
+	l.loads = append(l.loads, askedLoad{shard, epoch, each, done})
 }
 
 // A placed is relay a in a roster of a, b and a ghost, with two workers that the test turns.
@@ -281,8 +294,8 @@ func TestReady(t *testing.T) {
 			p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: 1})
 		}
 		want("it has not loaded what was stored", false)
-		for _, done := range p.leases.loads {
-			done(nil)
+		for _, load := range p.leases.loads {
+			load.done(nil)
 		}
 		want("the last shard has no holder", false)
 		if len(own.heads) != last {

@@ -137,6 +137,7 @@ type Relay struct {
 	roster   atomic.Pointer[cluster.Roster] // the latest one
 	draining atomic.Bool
 	silence  outage.Outage // of the durable store
+	loads    outage.Outage // of loads of shards
 	shards   shardLog
 	heads    cover
 
@@ -211,6 +212,7 @@ func (r *Relay) watch(ctx context.Context) {
 				w.commands.Put(func(now time.Time) {
 					w.asked.Store(0)
 					w.logStore(now)
+					w.loads.log(now)
 					w.measure(now)
 				})
 			}

@@ -35,6 +35,8 @@ type shardLog struct {
 	first   time.Time              // when the first of them was lost
 	again   int                    // shards that it holds again, with its own states
 	states  int                    // the number of those
+	old     int                    // stored states that later ones with the same keys replace
+	oldOne  string                 // space and number of the first of them
 	relays  []string               // that may be given shards
 	told    []string               // those of the last line
 	owned   bool                   // the shards that it serves changed since the last line
@@ -81,6 +83,16 @@ func (l *shardLog) inherit(now time.Time, states int) {
 	l.note(now, func() { l.again++; l.states += states })
 }
 
+// replace notes that a stored state is deleted, because a later one has its key.
+func (l *shardLog) replace(now time.Time, space string, number uint64) {
+	l.note(now, func() {
+		if l.old == 0 {
+			l.oldOne = fmt.Sprintf("%s/%d", space, number)
+		}
+		l.old++
+	})
+}
+
 // candidates notes which relays may be given shards.
 func (l *shardLog) candidates(now time.Time, names []string) {
 	l.note(now, func() { l.relays = names })
@@ -117,7 +129,10 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 		}
 		log.Info("serving shards", args...)
 	}
-	l.again, l.states = 0, 0
+	if l.old > 0 {
+		log.Warn("deleting stored states that later ones with the same keys replace", "count", l.old, "first", l.oldOne)
+	}
+	l.again, l.states, l.old = 0, 0, 0
 }
 
 // takeLost returns the shards that were lost since the last line, by reason.

@@ -41,6 +41,8 @@ func TestShardLog(t *testing.T) {
 		{9, "nothing new", nil, true, ""},
 		{10, "another relay is to have one", func(now time.Time) { l.stop(now, 3) }, true, ""},
 		{11, "quiet", nil, true, `"serving shards" count=3 shards="1-2 4"`},
+		{12, "stored states with one key", func(now time.Time) { l.replace(now, "s", 7); l.replace(now, "t", 8) }, true, ""},
+		{13, "one line for all", nil, true, `"deleting stored states that later ones with the same keys replace" count=2 first=s/7`},
 		{20, "the store is silent", func(now time.Time) {
 			for _, n := range []int{1, 2, 4} {
 				l.stop(now, n)

@@ -66,24 +66,23 @@ func (w *Worker) space(now time.Time, o *ownership, name string) (*space, bool) 
 		sp.used = now
 		return sp, sp.owner == o
 	}
-	sp, ok := w.makeSpace(now, o, name)
-	if ok {
-		w.enter(now, sp)
-	}
-	return sp, ok
-}
-
-// makeSpace returns the space with this name, and makes it if there is none. A space that it
-// makes publishes nothing before enter.
-func (w *Worker) makeSpace(now time.Time, o *ownership, name string) (*space, bool) {
-	if sp, ok := w.spaces[name]; ok {
-		return sp, true
-	}
-	cfg := &w.relay.cfg
-	if len(w.spaces) >= max(1, cfg.Spaces/len(w.relay.workers)) && !w.makeRoom(now) {
+	if len(w.spaces) >= max(1, w.relay.cfg.Spaces/len(w.relay.workers)) && !w.makeRoom(now) {
 		w.counts.SpacesRefused++
 		return nil, false
 	}
+	sp := w.makeSpace(now, o, name)
+	w.enter(now, sp)
+	return sp, true
+}
+
+// makeSpace returns the space with this name, and makes it if there is none. A space that it
+// makes publishes nothing before enter. It makes as many as are stored: several relays may have
+// left more than one may begin.
+func (w *Worker) makeSpace(now time.Time, o *ownership, name string) *space {
+	if sp, ok := w.spaces[name]; ok {
+		return sp
+	}
+	cfg := &w.relay.cfg
 	sp := &space{name: name, owner: o, emitted: now, used: now, replies: make(map[uint64]reply)}
 	sp.present.named = make(map[string]*named)
 	sp.store = replication.NewStore(replication.StoreConfig{
@@ -93,7 +92,7 @@ func (w *Worker) makeSpace(now time.Time, o *ownership, name string) (*space, bo
 	sp.store.SetDurable(o.durable)
 	w.spaces[name] = sp
 	o.spaces = append(o.spaces, sp)
-	return sp, true
+	return sp
 }
 
 // enter begins to serve a space: the relay asks which sessions are in it, and advances it

@@ -41,7 +41,7 @@ type Worker struct {
 	relay    *Relay
 	index    int          // among the workers of the relay
 	owned    []*ownership // in the order in which they began
-	former   []*ownership // whose shards no relay is known to hold since
+	former   []*ownership // complete ones whose shards no relay is known to hold since
 	spaces   map[string]*space
 	due      *heap.Heap[*space]
 	headsDue time.Time
@@ -53,6 +53,8 @@ type Worker struct {
 
 	quota      quota // of states to be stored
 	durableDue time.Time
+
+	loads loads
 
 	place placement
 
@@ -80,7 +82,7 @@ func newWorker(r *Relay, index int) *Worker {
 		quota: quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Workers)},
 		sleep: turn.NewWake(),
 	}
-	w.wake = w.sleep.Wake
+	w.wake, w.loads.worker = w.sleep.Wake, w
 	woken := func() { w.wake() }
 	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
 	w.place = newPlacement(woken)
@@ -161,7 +163,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		w.plan(sp)
 	}
 	next := w.advanceHeads(now)
-	for _, at := range [...]time.Time{w.advancePlacement(now), w.advanceDurable(now), w.advancePresence(now)} {
+	for _, at := range [...]time.Time{w.advancePlacement(now), w.loads.advance(now), w.advanceDurable(now), w.advancePresence(now)} {
 		if at.Before(next) {
 			next = at
 		}

@@ -27,6 +27,16 @@ type leaseConfig struct {
 	Loss    float64       // probability that a request or an answer is lost
 	Late    float64       // probability that a write without answer is applied seconds later
 
+	// Slow, if set, returns how much longer than Latency a request, an answer or a part of a load takes, which may bring
+	// them out of order. Part is how many keyframes a part of a load has at most; 0 means that a load has one part.
+	Slow func() time.Duration
+	Part int
+
+	// OnAcquire, if set, is called with what is stored when a node becomes the holder of a shard in an epoch, and OnLoad
+	// when it begins to load the shard.
+	OnAcquire func(n *leaseNode, shard int, epoch uint64, stored []cluster.Keyframe)
+	OnLoad    func()
+
 	// OnStore, if set, is called for each keyframe that the holder of epoch stores.
 	OnStore func(epoch uint64, k cluster.Keyframe)
 }
@@ -131,11 +141,19 @@ func (h *leaseHub) shard(n int) *leaseShard {
 	return s
 }
 
+// delay returns how long something takes on one way.
+func (h *leaseHub) delay() time.Duration {
+	if h.Slow == nil {
+		return h.Latency
+	}
+	return h.Latency + h.Slow()
+}
+
 func (h *leaseHub) lost() bool { return h.Rand.Float64() < h.Loss }
 
 // ask brings an action to the store and the answer back.
 func (h *leaseHub) ask(n *leaseNode, s int, a cluster.Action, batch []cluster.Keyframe, answer func(cluster.Answer)) {
-	h.Schedule(h.Latency, func() {
+	h.Schedule(h.delay(), func() {
 		switch {
 		case n.cut:
 		case h.silent:
@@ -149,7 +167,7 @@ func (h *leaseHub) ask(n *leaseNode, s int, a cluster.Action, batch []cluster.Ke
 		default:
 			x := h.do(n, s, a, batch)
 			if !h.lost() {
-				h.Schedule(h.Latency, func() {
+				h.Schedule(h.delay(), func() {
 					if !n.cut {
 						answer(x)
 					}
@@ -176,6 +194,9 @@ func (h *leaseHub) do(by *leaseNode, n int, a cluster.Action, batch []cluster.Ke
 		s.heartbeat.Seq = h.next()
 		s.holder = a.Holder
 		s.holder.Seq = h.next()
+		if h.OnAcquire != nil {
+			h.OnAcquire(by, n, s.holder.Seq, s.keyframes())
+		}
 	case cluster.ActionRelease:
 		s.holder = a.Holder
 		s.holder.Seq = h.next()
@@ -192,7 +213,7 @@ func (h *leaseHub) do(by *leaseNode, n int, a cluster.Action, batch []cluster.Ke
 	}
 	answer := cluster.Answer{Verdict: verdict.OK, Seq: h.seq, Holder: s.holder, Heartbeat: s.heartbeat}
 	for _, node := range h.order {
-		h.Schedule(h.Latency, func() { node.see(n) })
+		h.Schedule(h.delay(), func() { node.see(n) })
 	}
 	return answer
 }
@@ -348,18 +369,50 @@ func (n *leaseNode) feed(l *nodeLease) {
 
 // Load implements cluster.Leases.
 func (n *leaseNode) Load(shard int, epoch uint64, each func([]cluster.Keyframe), done func(error)) {
-	n.hub.Schedule(n.hub.Latency, func() {
-		switch {
-		case n.stopped:
-		case n.leases[shard].Epoch() != epoch:
-			done(cluster.ErrNotHeld)
-		case n.cut || n.hub.silent || n.paused:
-			n.hub.Schedule(loadPause, func() { n.Load(shard, epoch, each, done) })
-		default:
-			each(n.hub.shard(shard).keyframes())
-			done(nil)
+	if n.hub.OnLoad != nil {
+		n.hub.OnLoad()
+	}
+	l := &nodeLoad{n: n, shard: shard, epoch: epoch, each: each, done: done}
+	n.hub.Schedule(n.hub.delay(), l.step)
+}
+
+// A nodeLoad is a load of a shard. Nothing is stored in the shard while it lasts, unless another node holds the shard.
+type nodeLoad struct {
+	n     *leaseNode
+	shard int
+	epoch uint64
+	each  func([]cluster.Keyframe)
+	done  func(error)
+	next  int // keyframe
+}
+
+// step brings the next part. In a store that does not answer the load waits, and may begin anew.
+func (l *nodeLoad) step() {
+	h, s := l.n.hub, l.n.hub.shard(l.shard)
+	switch {
+	case l.n.stopped:
+	case l.n.leases[l.shard].Epoch() != l.epoch, s.holder.Seq > l.epoch:
+		l.done(cluster.ErrNotHeld)
+	case l.n.cut || h.silent || l.n.paused || s.holder.Seq < l.epoch: // the store was made anew
+		if h.Part > 0 && h.Rand.IntN(40) == 0 {
+			l.next = 0
 		}
-	})
+		h.Schedule(loadPause, l.step)
+	case h.Part > 0 && h.Rand.IntN(40) == 0:
+		l.done(cluster.ErrQueueFull)
+	default:
+		all := s.keyframes()
+		end := len(all)
+		if h.Part > 0 {
+			end = min(end, l.next+1+h.Rand.IntN(h.Part))
+		}
+		l.each(all[l.next:end])
+		if l.next = end; end == len(all) {
+			l.done(nil)
+			return
+		}
+		h.Schedule(h.delay(), l.step)
+	}
 }
 
 // see brings the records of a shard to the node, as its watch does.

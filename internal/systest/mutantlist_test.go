@@ -46,6 +46,7 @@ const (
 	boundsRun  = "^TestBounds$"
 	floodRun   = "^TestForgedLogins$"
 	wipeRun    = "^TestStoreWiped$"
+	slowRun    = "^TestSlowStore$"
 )
 
 // mutantList is deliberate faults all over the system. The leases have a list of their own
@@ -99,6 +100,12 @@ var mutantList = []mutants.Mutant{
 	{Name: "wiped_states_are_gone", File: "internal/relay/ownership.go", Old: "if old := w.takeFormer(shard, former); old != nil {", New: "if old := w.takeFormer(shard, former); false {", Run: wipeRun},
 	{Name: "wiped_states_are_not_stored", File: "internal/relay/former.go", Old: "dirty = len(all)", New: "", Run: wipeRun},
 	{Name: "state_on_its_way_is_not_stored", File: "internal/relay/former.go", Old: "st.space.store.MarkDirty(st.since, st.number)", New: "_ = st", Run: wipeRun},
+	{Name: "partial_copy_is_former", File: "internal/relay/former.go", Old: "if o.complete && (reason", New: "if (reason", Run: slowRun},
+	{Name: "inherited_copy_is_partial", File: "internal/relay/former.go", Old: "o.complete = true\n", New: "", Run: slowRun},
+	{Name: "failed_load_is_served", File: "internal/relay/loading.go", Old: "if err != nil {\n\t\to.err", New: "if false {\n\t\to.err", Run: slowRun},
+	{Name: "failed_load_is_not_repeated", File: "internal/relay/loading.go", Old: "\t\t\t\tl.begin(o)\n", New: "", Run: slowRun},
+	{Name: "lower_number_wins", File: "replication/durable.go", Old: "other.Number > number", New: "other.Number < number", Run: slowRun},
+	{Name: "replaced_states_stay", File: "internal/relay/loading.go", Old: "r.space.store.MarkDirty(now, r.number)\n", New: "", Run: slowRun},
 	{Name: "constant_first_number", File: "internal/relay/ownership.go", Old: "return epoch<<14 + 1", New: "return 1"},
 	{Name: "no_fence", File: "internal/relay/relay.go", Old: "r.cfg.Leases.Fence(shard, epoch)", New: "_, _ = shard, epoch"},
 	{Name: "lost_shard_keeps_states", File: "internal/relay/ownership.go", Old: "for _, sp := range o.spaces {\n\t\tw.removeSpace(sp)", New: "for range o.spaces {"},

@@ -10,6 +10,7 @@ import (
 // Faults that a simulation notices are in the other lists.
 var ruleMutants = []mutants.Mutant{
 	// What decides where a session is, and when it ends.
+	{Name: "late_parts_are_for_the_next_epoch", File: "internal/relay/loading.go", Old: "l.worker.command(shard, epoch, func(now time.Time, o *ownership) { l.restore(", New: "l.worker.command(shard, 0, func(now time.Time, o *ownership) { l.restore(", Package: "internal/relay", Run: "^TestFormerNeedsWholeLoad$"},
 	{Name: "answers_mixed", File: "replication/replicarepair.go", Old: "a.parts == nil || h.Prev != a.id ||", New: "a.parts == nil ||", Package: "replication", Run: "^TestAnswersAtOnePosition$"},
 	{Name: "any_datagram_changes_the_path", File: "internal/edge/takeover/state.go", Old: "case s.path.Unknown:\n", New: "case s.path.Unknown || s.path.Edge != edge:\n", Package: "internal/edge/takeover", Run: "^TestForgedWay$"},
 	{Name: "one_answer_changes_way", File: "internal/edge/takeover/state.go", Old: "case ways[len(ways)-1].answered:", New: "case true:", Package: "internal/edge/takeover", Run: "^TestPathUnknown$"},
