@@ -66,6 +66,7 @@ var rules = map[string][]string{
 	"publisher/layout":   {"dnp/wire"},
 	"examples/bots":      {"client"},
 	"examples/arena":     {"client", "publisher"},
+	"examples/lap":       {"dnp"},
 	"examples/publisher": {"publisher"},
 	"examples/web":       {}, // a page that edges embed
 
