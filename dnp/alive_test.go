@@ -250,15 +250,15 @@ func TestUnanswered(t *testing.T) {
 		}
 		say(s, "b")
 		s.wait(x.want - time.Millisecond)
-		s.events("an acknowledgement may be on its way")
+		s.told("an acknowledgement may be on its way")
 		s.wait(time.Millisecond)
-		s.events("nothing came", "unanswered")
+		s.told("nothing came", "unanswered")
 		s.wait(time.Second)
-		s.events("it is told once")
+		s.told("it is told once")
 		s.recv(fmt.Sprintf("06 %02x00 00", first))
 		say(s, "c")
 		s.wait(time.Second)
-		s.events("an acknowledgement ended that", "unanswered")
+		s.told("an acknowledgement ended that", "unanswered")
 	}
 }
 

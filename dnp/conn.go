@@ -187,6 +187,14 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 	if c.life.doubted || c.send.trial() >= 0 {
 		c.links.asker().ask()
 	}
+	if c.send.lapNear() {
+		c.send.lap.told = true
+		c.e.event(c.handle, Event{Kind: EventLap})
+	}
+	if c.send.lapOver() {
+		c.Close(CloseRecycle)
+		return
+	}
 	c.links.presume(now)
 	c.links.scrubSome(now)
 	if now >= c.links.flushAt(&c.budget) {
@@ -210,6 +218,10 @@ func (c *Conn) settle(now instant) {
 		c.wake()
 	case !c.closing && !c.log.isMuted() && c.state == connEstablished:
 		switch c.choose(now) {
+		case takeNothing:
+			if c.send.lapNear() || c.send.lapOver() {
+				c.wake()
+			}
 		case takeOther:
 			c.wake()
 		case takeOffer:

@@ -51,6 +51,10 @@ const (
 	// EventUsedUp: all LinkIds of this connection are used up, so it gets no more links.
 	EventUsedUp
 
+	// EventLap: the peer may keep commands that were sent three quarters of a lap ago, so the owner
+	// should close the connection at a quiet moment; see [LapNear].
+	EventLap
+
 	// EventSuspect: more than 50 reliable commands with numbers outside the window
 	// arrived within a second, as if somebody forged datagrams of the peer. At most
 	// once a minute.
@@ -139,7 +143,7 @@ const (
 	CloseUncertain                     // the peer contradicts the log
 	CloseExpired                       // given by owners: the peer's permission ended
 	CloseReplaced                      // given by owners: the same client connected once more
-	CloseRecycle                       // given by owners: the LinkIds are used up, or nearly; a new connection has all of them
+	CloseRecycle                       // the LinkIds or the numbers are used up, or nearly; a new connection has all of them
 	CloseStuck                         // a reliable command stayed unacknowledged, although later ones were not
 
 	numCloseReasons = iota

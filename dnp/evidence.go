@@ -464,7 +464,7 @@ func (t *linkTable) refuseLong() {
 		if len(m.data) <= w.partless(&t.core.cfg) {
 			return false
 		}
-		w.bytes -= len(m.data)
+		w.bytes -= int32(len(m.data))
 		if m.takeDown {
 			t.takeDown(m.link)
 		}

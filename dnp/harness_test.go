@@ -141,7 +141,7 @@ func (s *connTest) note(events []Event) {
 var eventNames = [...]string{
 	EventConnected: "connected", EventClosed: "closed", EventMessage: "message",
 	EventLinkOffered: "link offered", EventLinkUp: "link up", EventLinkPresumed: "link presumed", EventLinkDown: "link down",
-	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventUsedUp: "used up", EventSuspect: "suspect",
+	EventUpdate: "update", EventSent: "sent", EventRecycle: "recycle", EventUsedUp: "used up", EventLap: "lap", EventSuspect: "suspect",
 	EventUnstored: "unstored", EventAnswered: "answered", EventUnanswered: "unanswered", EventTooLarge: "too large",
 }
 

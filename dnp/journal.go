@@ -63,6 +63,7 @@ type Changes struct {
 	Received []ReceivedCommand
 	Sent     []SentCommand
 	Links    []LinkChange
+	Repeats  Repeats // since they last changed; First is 0 otherwise, and NoOps is nil
 
 	// Acked is the number of our oldest command that is not acknowledged. Bit i of
 	// AckedAhead says that Acked+i is.
@@ -291,6 +292,9 @@ func (c *Conn) Changes(sizeMax int) Changes {
 	j.linksAsked = len(j.links)
 	ch.Links = j.links[:j.linksAsked]
 	ch.Acked, ch.AckedAhead = c.send.ackState()
+	if l := c.send.lap; l != nil && l.unasked {
+		l.unasked, ch.Repeats = false, c.send.repeats()
+	}
 	return ch
 }
 
@@ -385,6 +389,7 @@ func (c *Conn) Replay(now time.Time, ch Changes, resolve func(ref uint64) *Sourc
 	for _, l := range ch.Links {
 		c.links.replayChange(l, t)
 	}
+	c.send.restoreRepeats(ch.Repeats, c.e.cfg.Profile)
 	c.log.storedUpTo(c.send.next)
 	c.settle(t)
 	return nil
@@ -443,6 +448,7 @@ func (t *linkTable) replaySent(s SentCommand, resolve func(uint64) *Source, now 
 		default: // the state is gone; the peer takes one of the two meanings, and with either it has no link
 			o.kind = SentProbe
 			t.startDown(s.Link)
+			w.keeps(s.Number, false, t.core.cfg.Profile, nil)
 		}
 	}
 	w.add(o)

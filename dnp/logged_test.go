@@ -209,8 +209,14 @@ func TestLoggedContradiction(t *testing.T) {
 // answers requires a number of answers to questions since the last call.
 func (s *connTest) answers(why string, n int) {
 	s.Helper()
+	s.told(why, slices.Repeat([]string{"answered"}, n)...)
+}
+
+// told requires events since the last call, besides those that say that there is something to store.
+func (s *connTest) told(why string, want ...string) {
+	s.Helper()
 	s.happen = slices.DeleteFunc(s.happen, func(e string) bool { return e == "unstored" })
-	s.events(why, slices.Repeat([]string{"answered"}, n)...)
+	s.events(why, want...)
 }
 
 // TestAsk asks a peer, and tells answers from guesses and from late datagrams.

@@ -343,8 +343,10 @@ func (e *Endpoint) proven(peer unproven, now instant, out Sender) *Conn {
 		for i := range hello.n {
 			c.links.takeDown(hello.id(i))
 		}
+		c.send.keepsFirst(peer.step != hello.n, false, e.cfg.Profile) // without a slot nobody counted
 	} else {
 		c.send.add(outgoing{kind: SentProbe, sends: uint16(peer.step), first: peer.created, last: now})
+		c.send.keepsFirst(peer.step > 1, true, e.cfg.Profile)
 	}
 	e.established(c, now)
 	return c
@@ -497,6 +499,7 @@ func (e *Endpoint) startGreeted(c *Conn, now instant, out Sender) {
 	}
 	c.links.ids.hello = hellos
 	c.send.next = uint64(processed)
+	c.send.keepsFirst(now < e.statelessUntil || processed > 0, false, e.cfg.Profile)
 	for n := range uint8(greetings) {
 		id := hellos.id(n)
 		if n < processed {

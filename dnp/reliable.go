@@ -2,6 +2,8 @@ package dnp
 
 import (
 	"bytes"
+	"math"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -191,6 +193,7 @@ func (c *Conn) transmit(n uint64, o *outgoing, now instant, out Sender) {
 	o.last, o.timed, o.overtook, o.passed, o.seen = now, first, 0, false, false
 	if !first {
 		c.send.repeated()
+		c.send.keeps(n, o.kind == SentProbe, c.e.cfg.Profile, c.log)
 	}
 	c.limit.ExpectAnswers()
 	c.emit(c.links.appendOutgoing(out.Datagram(c.links.outgoingSize(o)), n, o), out)
@@ -224,6 +227,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		c.e.drop(DropUnknownAck)
 		if !ok || !w.spare(n) {
 			c.life.wrongAck()
+		}
+		if ok && n < w.next {
+			w.keepsAgain(n, profile, c.log)
 		}
 		if ok && n >= w.next && c.log.contradicted(now) {
 			c.Ask()
@@ -418,3 +424,143 @@ func (c *Conn) deliverLinkPart(p []byte, now instant) {
 	readOnly := whole.Flags&wire.LinkStateReadOnly != 0
 	c.links.receiveOffer(wire.LinkState{Link: whole.Link, ReadOnly: readOnly, Message: whole.Message, Values: values}, now)
 }
+
+// The C++, Java and Python libraries and the engine keep each repeat of a reliable command that they had
+// already, and process it instead of the true command when its number comes round, one lap of 65,535 later
+// (dnp/PROTOCOL.md, The lap). Only another connection helps. So a connection remembers the lowest number that
+// its peer may keep, and sends no command that would have the peer process it.
+
+const (
+	lapNearShare = 0.75 // of a lap, after which a new connection is due
+	noOpsMax     = 128  // numbers of no-ops; a further one counts as that of any other command
+)
+
+// A lap knows which of our commands the peer may keep, because they were sent twice, or acknowledged twice as
+// the network doubled them. A connection whose peer keeps none has no lap, and a nil lap forbids nothing.
+type lap struct {
+	modulus uint64
+	first   uint64   // the lowest such number, plus one; 0 for none
+	noOps   []uint16 // where in each lap the peer keeps only no-ops, ascending; a no-op goes there in each lap
+	told    bool     // EventLap
+	unasked bool     // what the log does not have
+}
+
+// Repeats are the numbers of ours that the peer of a connection may keep.
+type Repeats struct {
+	First uint64   // the lowest number, plus one; 0 for none
+	NoOps []uint16 // numbers, modulo the lap, under which it keeps only no-ops; they do not count for First
+}
+
+// end returns the number from which on nothing may be sent. The peer looks for the command number n among those
+// that it keeps when it has processed n-1, so already n-1 is not sent. Near the wrap the peer may not acknowledge a
+// repeat, and only the acknowledgement of a number beyond shows that it has the command (see infer). So if there is
+// no room for those, the end is before.
+func (l *lap) end() uint64 {
+	if l == nil || l.first == 0 {
+		return math.MaxUint64
+	}
+	end := l.first - 1 + l.modulus - 1
+	if beyond := (end + sendWindowSize + 1) % l.modulus; beyond < sendWindowSize+1+edgeDistance {
+		end -= beyond
+	}
+	return end
+}
+
+// near reports whether the connection has only a quarter of a lap left.
+func (l *lap) near(next uint64) bool {
+	return l != nil && l.first > 0 && next >= l.first-1+uint64(lapNearShare*float64(l.modulus))
+}
+
+// reserves reports whether number n is for a no-op.
+func (l *lap) reserves(n uint64) bool {
+	if l == nil {
+		return false
+	}
+	_, found := slices.BinarySearch(l.noOps, uint16(n%l.modulus))
+	return found
+}
+
+// keep notes that the peer may keep number n, and reports whether that is news. Near the wrap libraries do not
+// acknowledge what is behind, so a no-op that the peer keeps there would hold up the window a lap later.
+func (l *lap) keep(n uint64, noOp bool) bool {
+	place := uint16(n % l.modulus)
+	i, found := slices.BinarySearch(l.noOps, place)
+	if noOp && (found || len(l.noOps) < noOpsMax && uint64(place) < l.modulus-edgeDistance) {
+		if !found {
+			l.noOps = slices.Insert(l.noOps, i, place)
+		}
+		return !found
+	}
+	if l.first > 0 && l.first <= n+1 {
+		return false
+	}
+	l.first = n + 1
+	return true
+}
+
+// keeps notes that the peer may keep our command n.
+func (w *sendWindow) keeps(n uint64, noOp bool, p wire.Profile, log *journal) {
+	if w.peerForgets {
+		return
+	}
+	if w.lap == nil {
+		w.lap = &lap{modulus: p.Modulus()}
+	}
+	if w.lap.keep(n, noOp) && log != nil {
+		w.lap.unasked = true
+		log.want(needSoon)
+	}
+}
+
+// keepsFirst notes whether the peer may keep number 0, which it was sent before there was a connection.
+func (w *sendWindow) keepsFirst(again, noOp bool, p wire.Profile) {
+	if again {
+		w.keeps(0, noOp, p, nil)
+	}
+}
+
+// keepsAgain notes that number n was acknowledged again. Of a number that is not in flight any more only the place
+// in the lap tells whether it was a no-op.
+func (w *sendWindow) keepsAgain(n uint64, p wire.Profile, log *journal) {
+	noOp := w.lap.reserves(n)
+	if n >= w.base() {
+		noOp = w.flight[n-w.base()].kind == SentProbe
+	}
+	w.keeps(n, noOp, p, log)
+}
+
+// repeats returns what the peer may keep.
+func (w *sendWindow) repeats() (r Repeats) {
+	if w.lap != nil {
+		r = Repeats{First: w.lap.first, NoOps: w.lap.noOps}
+	}
+	return r
+}
+
+// restoreRepeats adds what the peer may keep because of a former owner of the connection.
+func (w *sendWindow) restoreRepeats(r Repeats, p wire.Profile) {
+	for _, place := range r.NoOps {
+		w.keeps(uint64(place), true, p, nil)
+	}
+	if r.First > 0 {
+		w.keeps(r.First-1, false, p, nil)
+	}
+}
+
+// lapNear reports whether the owner is to be told that the lap is nearly over.
+func (w *sendWindow) lapNear() bool { return w.lap.near(w.next) && !w.lap.told }
+
+// lapOver reports whether the connection has to end, because nothing more may be sent. What is in flight is
+// acknowledged first, or given up.
+func (w *sendWindow) lapOver() bool { return len(w.flight) == 0 && w.next >= w.lap.end() }
+
+// PeerForgets says that the peer of a connection keeps no repeats, as the clients and edges of this project do not, so the
+// connection may last any number of laps. Until it is called every peer may keep them.
+func (e *Endpoint) PeerForgets(c *Conn) {
+	c.send.peerForgets, c.send.lap = true, nil
+}
+
+// LapNear reports whether the peer of a connection keeps repeats of commands that were sent three quarters of a lap ago or
+// earlier. The owner should close the connection when nothing is under way (see [Endpoint.Traffic]). It ends by
+// itself, with CloseRecycle, when nothing more may be sent.
+func LapNear(c *Conn) bool { return c.send.lap.near(c.send.next) }

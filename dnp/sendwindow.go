@@ -83,11 +83,12 @@ type sendWindow struct {
 	flight   []outgoing // numbers next-len(flight) to next-1
 	grewAt   instant
 	queue    []outgoing // messages
-	bytes    int        // of queue
+	lap      *lap       // which commands the peer may keep; nil while it keeps none
 	offers   []uint16   // slots of links to offer
 	question *outgoing  // to be sent; nil if there is none
 	part     *outgoing  // the long message being sent, whose parts have consecutive numbers; nil if there is none
-	partAt   int        // bytes of it that have a number; 0 if none is being sent
+	bytes    int32      // of queue
+	partAt   int32      // bytes of part that have a number; 0 if none is being sent
 	offered  bool       // the last command that was chosen between messages and offers was an offer
 	peerLong bool       // the peer understands command 10
 	long     longState  // whether the peer takes long messages
@@ -95,6 +96,8 @@ type sendWindow struct {
 	limit    uint8      // of len(flight), near the wrap; 0 for sendWindowSize
 	spares   uint8      // second acknowledgements that may come, because commands were sent again
 	probes   uint8      // probes to send
+
+	peerForgets bool // the peer keeps no repeats
 }
 
 func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
@@ -102,6 +105,9 @@ func (w *sendWindow) base() uint64 { return w.next - uint64(len(w.flight)) }
 // room reports whether another command may be in flight. A window that is stuck near the
 // wrap needs more commands to get on, whatever their size.
 func (w *sendWindow) room(p wire.Profile) bool {
+	if w.next >= w.lap.end() {
+		return false
+	}
 	if w.limit > 0 {
 		return len(w.flight) < int(max(w.limit, sendWindowSize))
 	}
@@ -163,9 +169,9 @@ func (w *sendWindow) undelivered() (n int) {
 		}
 	}
 	if w.part != nil {
-		n += len(w.part.data) - w.partAt
+		n += len(w.part.data) - int(w.partAt)
 	}
-	return n + w.bytes
+	return n + int(w.bytes)
 }
 
 // waiting reports whether a command waits for room.
@@ -196,17 +202,19 @@ func (w *sendWindow) unsent() bool {
 	return w.urgent() || slices.ContainsFunc(w.flight, func(o outgoing) bool { return o.sends == 0 })
 }
 
-// urgent reports whether a probe or a question waits.
-func (w *sendWindow) urgent() bool { return w.probes > 0 || w.question != nil }
+// urgent reports whether a probe or a question waits, or the next number is for a no-op.
+func (w *sendWindow) urgent() bool {
+	return w.probes > 0 || w.question != nil || w.lap.reserves(w.next)
+}
 
 // full reports whether the queue has no room for a message of size bytes.
 func (w *sendWindow) full(size int) bool {
-	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && w.bytes+size > backlogBytes
+	return len(w.queue) >= backlogMessages || len(w.queue) > 0 && int(w.bytes)+size > backlogBytes
 }
 
 func (w *sendWindow) enqueue(m outgoing) {
 	w.queue = append(w.queue, m)
-	w.bytes += len(m.data)
+	w.bytes += int32(len(m.data))
 }
 
 // queuedTakeDowns yields the links that end with messages that have no number yet.
@@ -281,6 +289,9 @@ func (w *sendWindow) nextOffer() (slot uint16) {
 // nextOther removes and returns the next command that is not an offer.
 func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	switch {
+	case w.lap.reserves(w.next): // between the parts of a message, too: it adds nothing to it
+		w.probes = max(w.probes, 1) - 1
+		return outgoing{kind: SentProbe}
 	case w.question != nil: // it may stand between the parts of a message
 		o := *w.question
 		w.question = nil
@@ -298,7 +309,7 @@ func (w *sendWindow) nextOther(cfg *Config) outgoing {
 	m := w.queue[0]
 	w.queue[0] = outgoing{}
 	w.queue = w.queue[1:]
-	w.bytes -= len(m.data)
+	w.bytes -= int32(len(m.data))
 	if len(m.data) <= w.partless(cfg) {
 		return m
 	}
@@ -318,12 +329,12 @@ func (w *sendWindow) partless(cfg *Config) int {
 
 // nextPart returns the next part of the long message.
 func (w *sendWindow) nextPart(cfg *Config) outgoing {
-	size := min(cfg.DatagramMax-longPartSlack, len(w.part.data)-w.partAt)
-	o := outgoing{kind: SentPart, data: w.part.data[w.partAt : w.partAt+size]}
+	rest := w.part.data[w.partAt:]
+	o := outgoing{kind: SentPart, data: rest[:min(cfg.DatagramMax-longPartSlack, len(rest))]}
 	if w.partAt == 0 {
 		o.flags |= wire.PartFirst
 	}
-	if w.partAt += size; w.partAt == len(w.part.data) {
+	if w.partAt += int32(len(o.data)); len(o.data) == len(rest) {
 		o.flags |= wire.PartLast
 		o.token, o.takeDown, o.link = w.part.token, w.part.takeDown, w.part.link
 		w.part, w.partAt = nil, 0

@@ -39,6 +39,7 @@ func appendSnapshot(b []byte, c *Conn, queue bool) []byte {
 	w.recv(&c.recv, c.log != nil)
 	w.links(&c.links, queue)
 	w.send(&c.send, &c.links, queue)
+	w.repeats(&c.send)
 	return w.b
 }
 
@@ -174,12 +175,22 @@ func (w *snapshotWriter) send(s *sendWindow, t *linkTable, queue bool) {
 		for i := range s.queue {
 			w.message(&s.queue[i])
 		}
-		w.int(s.partAt)
+		w.int(int(s.partAt))
 		w.message(cmp.Or(s.part, &outgoing{}))
 	}
 	w.int(len(s.offers))
 	for _, slot := range s.offers {
 		w.uint(uint64(t.slots[slot].id))
+	}
+}
+
+func (w *snapshotWriter) repeats(s *sendWindow) {
+	r := s.repeats()
+	w.bool(s.peerForgets)
+	w.uint(r.First)
+	w.int(len(r.NoOps))
+	for _, place := range r.NoOps {
+		w.uint(uint64(place))
 	}
 }
 
@@ -228,6 +239,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	r.recv(&c.recv, c.log != nil, t)
 	r.links(c, resolve, t)
 	r.send(&c.send, &c.links, t)
+	r.repeats(&c.send, e.cfg.Profile)
 	if r.Err() != nil || len(r.Rest()) > 0 {
 		c.Abandon()
 		return nil, ErrSnapshot
@@ -426,7 +438,7 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 	for range r.count() {
 		w.enqueue(r.message())
 	}
-	w.partAt = int(r.Uvarint(1 << 31))
+	w.partAt = int32(r.Uvarint(1<<31 - 1))
 	if part := r.message(); w.partAt > 0 {
 		w.part = &part
 	}
@@ -438,11 +450,26 @@ func (r *snapshotReader) send(w *sendWindow, t *linkTable, now instant) {
 			w.offers = append(w.offers, uint16(slot))
 		}
 	}
-	if uint64(len(w.flight)) > w.next || len(w.flight) > sendWindowMax || w.partAt > 0 && w.partAt >= len(w.part.data) {
+	if uint64(len(w.flight)) > w.next || len(w.flight) > sendWindowMax || w.partAt > 0 && int(w.partAt) >= len(w.part.data) {
 		r.Fail(ErrSnapshot)
 		return
 	}
 	t.resumeWaits(now)
+}
+
+// repeats reads what the peer may keep. The former owner may have sent what had a number, too.
+func (r *snapshotReader) repeats(w *sendWindow, p wire.Profile) {
+	w.peerForgets = r.bool()
+	kept := Repeats{First: r.Uvarint(uintMax)}
+	for range r.count() {
+		kept.NoOps = append(kept.NoOps, uint16(r.Uvarint(p.Modulus()-1)))
+	}
+	w.restoreRepeats(kept, p)
+	for i := range w.flight {
+		if o := &w.flight[i]; o.sends == 0 && !o.acked {
+			w.keeps(w.base()+uint64(i), o.kind == SentProbe, p, nil)
+		}
+	}
 }
 
 func (r *snapshotReader) message() outgoing {

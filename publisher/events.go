@@ -31,7 +31,7 @@ const (
 	KindPresumed    Kind = "presumed"     // it acknowledged the offer and said nothing
 	KindRejected    Kind = "rejected"     // it did not accept the link
 	KindReassert    Kind = "reassert"     // another relay took the space over; the Space tells it everything
-	KindRecycle     Kind = "recycle"      // a session runs out of LinkIds
+	KindRecycle     Kind = "recycle"      // a session runs out of LinkIds, or of numbers (Reason lap)
 	KindLimited     Kind = "limited"      // a client takes no long messages
 	KindUncertain   Kind = "uncertain"    // a session ended because its log is damaged; Numbers
 	KindCommandSent Kind = "command_sent" // a command, Name, went to game servers

@@ -42,6 +42,10 @@ const (
 // edge of a release without commands skips it, and what was answered is forgotten.
 const RecordCommands = recordOptional
 
+// RecordRepeats has which commands of the edge the client may keep, when that changes. A reader that skips it
+// may deliver one of them a second time, a lap later.
+const RecordRepeats = recordOptional + 1
+
 // recordOptional is the first of the kinds that a reader skips if it does not know them. A
 // lower kind that it does not know makes the write one of another format.
 const recordOptional RecordKind = 128
@@ -132,6 +136,13 @@ func (k *Block) Append(b []byte) []byte {
 			p = binary.AppendUvarint(p, v)
 		}
 		b = appendRecord(b, RecordCommands, p)
+	}
+	if r := &k.Changes.Repeats; r.First > 0 || len(r.NoOps) > 0 {
+		p := binary.AppendUvarint(nil, r.First)
+		for _, n := range r.NoOps {
+			p = binary.LittleEndian.AppendUint16(p, n)
+		}
+		b = appendRecord(b, RecordRepeats, p)
 	}
 	return b
 }
@@ -233,6 +244,11 @@ func ParseBlock(p []byte) (Block, error) {
 				return Block{}, ErrDamaged
 			}
 			continue
+		case kind == RecordRepeats:
+			if k.Changes.Repeats = body.repeats(); body.Err() != nil {
+				return Block{}, ErrDamaged
+			}
+			continue
 		case kind >= recordOptional:
 			continue
 		case place < 0 && kind > 0:
@@ -326,6 +342,13 @@ func (r *reader) name() *string {
 
 func (r *reader) progress() command.Progress {
 	return command.Restore([3]uint64{r.uint(), r.uint(), r.uint()})
+}
+
+func (r *reader) repeats() (kept dnp.Repeats) {
+	for kept.First = r.uint(); r.more() && r.Err() == nil; {
+		kept.NoOps = append(kept.NoOps, r.Uint16())
+	}
+	return kept
 }
 
 func (r *reader) sent() dnp.SentCommand {

@@ -45,6 +45,10 @@ var blocks = []struct {
 			Links: []dnp.LinkChange{{Link: 0x8001, What: dnp.LinkCameUp}},
 		},
 	}, "01 01 01 02 01 00  03 13 01 00 00 00 00 00 09 01 78  02 03 00 06 808002 05 00 00  05 03 0180 01"},
+	{"commands that the client may keep", Block{
+		Epoch: 1, Owner: 1, Number: 2, Previous: 1,
+		Changes: dnp.Changes{Repeats: dnp.Repeats{First: 301, NoOps: []uint16{0, 1000}}},
+	}, "01 01 01 02 01 00  81 06 ad02 0000 e803"},
 	{"an adoption", Block{Epoch: 3, Owner: 1, Number: 1, Previous: 1, Adopt: name("e2")}, "01 03 01 01 01 00  07 02 6532"},
 	{"the end", Block{Epoch: 3, Owner: 1, Number: 1, Previous: 1, Close: name("peer")}, "01 03 01 01 01 00  09 04 70656572"},
 	{"a hand-over with its checkpoint", Block{

@@ -40,7 +40,7 @@ type Behaviour struct {
 	GiveUp         time.Duration // 3.0 s since the first sending of a command (all)
 	ClosesOnGiveUp bool          // sends ConnectionClose then (C, J, P)
 	FlushesOnClose bool          // sends updates and repeats reliables before ConnectionClose (J 786, P 769)
-	KeepsNumbers   bool          // continues with the old numbers after a reconnect (P 781)
+	KeepsNumbers   bool          // the same object continues with the old numbers of both directions after a reconnect (P 781)
 	AckCodeResends int           // highest ack code that means "send again": 1 (C, J, P), 255 (ENG)
 
 	// Connecting.

@@ -267,7 +267,7 @@ func TestHabits(t *testing.T) {
 			! wake
 			> 04 0000 41
 			< 06 0000 00`},
-		{"restart starts the numbers at 0", "cpp java engine spec", `
+		{"restart starts the numbers at 0", all, `
 			! send
 			< 04 0000 6869
 			! restart
@@ -276,10 +276,23 @@ func TestHabits(t *testing.T) {
 			! send
 			< 04 0000 6869
 			> 06 0000 00`},
-		{"restart goes on counting", "python", `
+		{"the same object connects again with other numbers", "cpp java engine spec", `
 			! send
 			< 04 0000 6869
-			! restart
+			> 06 0000 00
+			> 02
+			! connect
+			< 00 0100 0000
+			> 01 00 0000
+			! send
+			< 04 0000 6869
+			> 06 0000 00`},
+		{"the same object connects again and goes on counting", "python", `
+			! send
+			< 04 0000 6869
+			> 06 0000 00
+			> 02
+			! connect
 			< 00 0100 0000
 			> 01 00 0000
 			! send
@@ -546,5 +559,34 @@ func TestPresetsAreNamed(t *testing.T) {
 			t.Errorf("preset %+v", b)
 		}
 		seen[b.Name] = true
+	}
+}
+
+// TestSameObject: a Python object that connects again acknowledges as many messages as it had before, and passes on
+// none of them.
+func TestSameObject(t *testing.T) {
+	script := `
+		! connect
+		< 00 0100 0000
+		> 01 00 0000
+		> 04 0000 41
+		< 06 0000 00
+		> 02
+		! connect
+		< 00 0100 0000
+		> 01 00 0000
+		> 04 0000 42
+		< 06 0000 00
+		> 04 0100 43
+		< 06 0100 00`
+	for _, b := range Presets() {
+		c := play(t, b, App{}, script)
+		var got strings.Builder
+		for _, m := range c.Messages {
+			got.Write(m.Data)
+		}
+		if want := map[bool]string{false: "ABC", true: "AC"}[b.Name == "python"]; got.String() != want {
+			t.Errorf("%s got %s, want %s", b.Name, got.String(), want)
+		}
 	}
 }

@@ -207,12 +207,12 @@ func (c *Client) NextTimeout() (time.Time, bool) {
 
 // forget drops the state of an ended connection, except for the counter of LinkIDs.
 func (c *Client) forget() {
-	next := c.cfg.FirstSend
+	send, receive := c.cfg.FirstSend, c.cfg.FirstReceive
 	if c.b.KeepsNumbers && c.phase != Idle {
-		next = c.queue.next
+		send, receive = c.queue.next, c.recv.next
 	}
-	c.recv = receiver{next: c.cfg.FirstReceive}
-	c.queue = sender{port: &c.port, next: next}
+	c.recv = receiver{next: receive, count: receive}
+	c.queue = sender{port: &c.port, next: send}
 	c.links = linkTable{port: &c.port, byID: map[wire.LinkID]*Link{}, nextID: c.links.nextID}
 }
 

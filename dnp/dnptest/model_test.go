@@ -11,12 +11,8 @@ import (
 // Restart forgets everything and connects again, like a process that crashed and was
 // started again on the same port.
 func (c *Client) Restart(now time.Time) {
-	next := c.queue.next
 	c.phase, c.reason, c.inbox, c.links = Idle, "", nil, linkTable{}
 	c.forget()
-	if c.b.KeepsNumbers {
-		c.queue.next = next
-	}
 	c.Connect(now)
 }
 

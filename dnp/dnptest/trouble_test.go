@@ -129,8 +129,8 @@ func trouble(t *testing.T, seed uint64, b dnptest.Behaviour, path simnet.Path, c
 // There is no loss on the 65,000 messages of a lap, except from 200 before each wrap to
 // 200 after it.
 //
-// KeepsRepeats is off, because no sender can prevent that bug of the libraries where
-// acknowledgements are lost. TestStale has it on and counts.
+// The server takes its peer for one that keeps no repeats, and KeepsRepeats is off. TestStale has it on and counts;
+// TestLaps has the rule that prevents stale commands.
 func TestWraps(t *testing.T) {
 	for _, b := range dnptest.Presets() {
 		for _, loss := range []float64{0.01, 0.05} {
@@ -164,6 +164,7 @@ func wraps(t *testing.T, b dnptest.Behaviour, loss float64, laps int) (*world, *
 	p.messages(laps*65535+2000, laps*65535+2000)
 	p.toClient.long, p.toServer.long, p.give.long, p.want.long = false, false, false, false
 	p.toClient.skips, p.want.skips = false, false
+	w.server.peerForgets = true
 	p.start(30)
 	stormy := false
 	near := func(n int) bool { n %= int(b.Modulus); return n > b.Modulus-200 || n < 200 }

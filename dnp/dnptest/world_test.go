@@ -51,16 +51,17 @@ func newWorld(t testing.TB, seed uint64, path simnet.Path, cfg dnp.Config) *worl
 
 // A server is an Endpoint with a minimal application.
 type server struct {
-	w         *world
-	e         *dnp.Endpoint
-	buf       []byte
-	nextFlush time.Time
-	profile   wire.Profile
-	sources   []*dnp.Source
-	writable  bool // clients may write the sources
-	names     []string
-	remotes   map[netip.AddrPort]*remote
-	lose      func(p []byte) bool // reports datagrams to drop instead of sending; may be nil
+	w           *world
+	e           *dnp.Endpoint
+	buf         []byte
+	nextFlush   time.Time
+	profile     wire.Profile
+	sources     []*dnp.Source
+	writable    bool // clients may write the sources
+	names       []string
+	remotes     map[netip.AddrPort]*remote
+	peerForgets bool                // the server says so of its peers
+	lose        func(p []byte) bool // reports datagrams to drop instead of sending; may be nil
 }
 
 // A remote is what the server knows about one connection.
@@ -201,6 +202,9 @@ func (s *server) connected(addr netip.AddrPort, c *dnp.Conn) {
 		r.lost = old.lost + 1
 	}
 	s.remotes[addr] = r
+	if s.peerForgets {
+		s.e.PeerForgets(c)
+	}
 	for _, src := range s.sources {
 		if err := c.Link(src, !s.writable); err != nil {
 			s.w.Fatalf("link: %v", err)

@@ -67,6 +67,7 @@ var rules = map[string][]string{
 	"publisher/layout":   {"dnp/wire"},
 	"examples/bots":      {"client"},
 	"examples/arena":     {"client", "publisher"},
+	"examples/lap":       {"dnp"},
 	"examples/publisher": {"publisher"},
 	"examples/web":       {}, // a page that edges embed
 

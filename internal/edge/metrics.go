@@ -164,6 +164,7 @@ func (e *Edge) Metrics() []telemetry.Metric {
 			func(s *Stats) uint64 { return s.LinksRefused }),
 		of.Counter("link_ids.few", "{session}", "Sessions with nine tenths of their LinkIds used up.", func(s *Stats) uint64 { return s.LinkIDsFew }),
 		of.Counter("link_ids.used_up", "{session}", "Sessions without a LinkId left, which get no more states.", func(s *Stats) uint64 { return s.LinkIDsUsedUp }),
+		of.Counter("laps", "{session}", "Sessions whose clients would soon process messages of the lap before, so that they need another connection.", func(s *Stats) uint64 { return s.Laps }),
 		of.Counter("offers.refused", "{state}", "States that clients offered and this edge or a relay refused.", func(s *Stats) uint64 { return s.OffersRefused }),
 		of.Counter("messages.refused", "{message}", "Messages to clients that were empty, too large or too many.",
 			func(s *Stats) uint64 { return s.MessagesRefused }),

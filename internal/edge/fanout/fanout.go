@@ -116,6 +116,7 @@ type Counts struct {
 	LinksRefused    uint64 // links not offered because the client has as many as it may, or its LinkIds are used up
 	LinkIDsFew      uint64 // sessions with nine tenths of their LinkIds used up
 	LinkIDsUsedUp   uint64 // sessions without a LinkId left
+	Laps            uint64 // sessions that came to the end of a lap
 	OffersRefused   uint64 // states that clients offered
 	DropsForgotten  uint64 // states that a client took back, of which the holder hears only when the client leaves
 }

@@ -135,6 +135,8 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 		s.fewLinkIDs(now)
 	case dnp.EventUsedUp:
 		s.noLinkIDs(now)
+	case dnp.EventLap:
+		s.lapNear(now)
 	}
 }
 
@@ -245,7 +247,7 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 	}
 }
 
-// advance ends a session whose time or LinkIds are over, makes the requests to the holder that are due, and
+// advance ends a session whose time, LinkIds or numbers are over, makes the requests to the holder that are due, and
 // returns when there is more to do.
 func (s *Session) advance(now, next time.Time) time.Time {
 	next = s.writes.advance(now, next)
