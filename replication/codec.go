@@ -130,7 +130,8 @@ const (
 	WriteValues WriteKind = 1 // the client changed values of a state
 	WriteAssert WriteKind = 2 // the client offers a state of its own, or still offers it in a new epoch
 	WriteDrop   WriteKind = 3 // the client withdrew its state
-	WriteGroups WriteKind = 4 // the client joins and leaves groups, as its login says
+	WriteJoin   WriteKind = 4 // the session is in the space; its client joins and leaves groups, as its login says
+	WriteLeave  WriteKind = 5 // the session left the space
 )
 
 // A Write is one request of an edge to the holder.
@@ -156,7 +157,7 @@ type Write struct {
 	Audience AudienceKind // AudienceNone, or AudienceAllBut for all clients except this one
 	Message  []byte
 
-	// Of WriteGroups, at most 255 names each.
+	// Of WriteJoin, at most 255 names each.
 	Join, Leave []string
 
 	Token uint64 // identifies the request in its WriteResult; not sent
@@ -187,10 +188,14 @@ type WriteResult struct {
 	Code  WriteCode
 	Epoch uint64
 	Seq   uint64 // a replica at this position has the written value or a newer one
-	State uint64 // state number; of WriteAssert the number of the new state
+	State uint64 // state number; of WriteAssert the number of the new state; of WriteJoin JoinAnnounced, or 0
 
 	Refused []uint16 // of WritePartly: indices of the values that will never be applied
 }
+
+// JoinAnnounced in the answer to a WriteJoin says that game servers heard that the session joined: the holder heard the
+// event, too, or an edge named the session since.
+const JoinAnnounced = 1
 
 const writeReadOnly = 1 // flag of an assert
 
@@ -204,6 +209,7 @@ const writeReadOnly = 1 // flag of an assert
 //	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
 //	kind 3: link uint16
 //	kind 4: groups to join, groups to leave: count uint8, count × {length uint8, bytes}
+//	kind 5: nothing
 func AppendWrite(b []byte, w *Write) []byte {
 	b = append(b, codecVersion, byte(w.Kind))
 	b = appendShort(b, w.Session)
@@ -226,7 +232,7 @@ func AppendWrite(b []byte, w *Write) []byte {
 		b = appendValues(b, w.Values, false)
 	case WriteDrop:
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
-	case WriteGroups:
+	case WriteJoin:
 		b = appendNames(appendNames(b, w.Join), w.Leave)
 	}
 	return b
@@ -262,8 +268,9 @@ func ParseWrite(p []byte) (Write, error) {
 		w.Values = readValues(&r, false)
 	case WriteDrop:
 		w.Link = r.Uint16()
-	case WriteGroups:
+	case WriteJoin:
 		w.Join, w.Leave = readNames(&r), readNames(&r)
+	case WriteLeave:
 	default:
 		return Write{}, errMessage
 	}

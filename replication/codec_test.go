@@ -23,7 +23,7 @@ var codecWrites = []struct {
 		"01 02 02 7331 02 6331 02 7370 0000000000000000 0700000000000000 09000000 0300 01 03 0100 6d 0100 01 05"},
 	{Write{Kind: WriteDrop, Session: "s1", Client: "c1", Space: "sp", Link: 3},
 		"01 03 02 7331 02 6331 02 7370 0000000000000000 0000000000000000 00000000 0300"},
-	{Write{Kind: WriteGroups, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Join: []string{"red", "b"}, Leave: []string{"x"}},
+	{Write{Kind: WriteJoin, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Join: []string{"red", "b"}, Leave: []string{"x"}},
 		"01 04 02 7331 02 6331 02 7370 0000000000000000 0700000000000000 00000000 02 03 726564 01 62 01 01 78"},
 }
 

@@ -43,6 +43,11 @@ func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, o.shard, w.relay.cfg.Shards))
 		return
 	}
+	w.take(now, o, m)
+}
+
+// take gives a publisher's message, perhaps one that waited, to the store of its space.
+func (w *Worker) take(now time.Time, o *ownership, m bus.Msg) {
 	span := w.relay.signals.received(m)
 	form, err := w.applyPublish(now, o, m, span)
 	if err != nil {
@@ -68,6 +73,9 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 		return form, &replication.Error{
 			Code: replication.CodeBusy, Message: "this relay has no room for another space (--spaces)", RetryAfter: busyRetry,
 		}
+	}
+	if w.defers(now, sp, m, &p) {
+		return form, nil
 	}
 	sp.addForm(form)
 	p.Token = w.token(sp, m.Reply, form)
@@ -161,8 +169,14 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
 		return
 	}
-	if write.Kind == replication.WriteAssert || write.Kind == replication.WriteGroups {
+	switch write.Kind {
+	case replication.WriteAssert:
 		w.mentioned(now, sp, write.Session)
+	case replication.WriteJoin, replication.WriteLeave:
+		if !w.joins(now, sp, &write) {
+			w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
+			return
+		}
 	}
 	write.Token = w.token(sp, m.Reply, payload.JSON)
 	sp.store.Write(now, write)
