@@ -22,6 +22,7 @@ func (w *Worker) defers(now time.Time, sp *space, m bus.Msg, p *replication.Publ
 		return false
 	}
 	sp.deferred = append(sp.deferred, m)
+	w.plan(sp)
 	return true
 }
 
