@@ -41,6 +41,36 @@ func TestHolderIsAway(t *testing.T) {
 	w.mustPublish("s", `{"op":"group","client":"`+w.joined()[1]+`","join":["red"]}`)
 }
 
+// TestNewHolderGathers has game servers speak about clients to a relay that has just begun, before an edge named them. What they say
+// is not refused, changes keep their order, a client that never was is unknown, and no client is announced again.
+func TestNewHolderGathers(t *testing.T) {
+	w := newWorld(t, *seed)
+	first := w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	group := func(client string) string { return fmt.Sprintf(`{"op":"group","client":%q,"join":["red"]}`, client) }
+	first.kill()
+	w.startRelay()
+	w.mustPublish("s", group(a.name))
+	if answer := w.publish("s", group("nobody")); !strings.Contains(answer, "unknown_client") {
+		t.Errorf("a group of a client that never was: %s", answer)
+	}
+	w.fire("t", `{"ops":[`+strings.Replace(towerPut, "93.5", "1", 1)+`,`+group("nobody")+`],"atomic":false}`)
+	w.mustPublish("t", `{"op":"set","key":"tower","values":{"hp":2}}`)
+	if answer := w.ask(w.subjects.Get("t", "tower"), ""); !strings.Contains(answer, `"value":2`) {
+		t.Errorf("the state is %s, want the value that was published last, 2", answer)
+	}
+	w.net.Run(time.Minute)
+	if w.count("joined") != 1 || w.count("left") != 0 {
+		t.Errorf("%d joined and %d left, want 1 and 0", w.count("joined"), w.count("left"))
+	}
+	a.do(func(now time.Time) { a.Close(now) })
+	w.within(20*time.Second, "the client leaves", func() bool { return w.count("left") == 1 })
+	if answer := w.publish("s", group(a.name)); !strings.Contains(answer, "unknown_client") {
+		t.Errorf("a group of a client that left: %s", answer)
+	}
+}
+
 // TestNoHolder: after half a minute game servers hear of a client although no relay has it, and at once if it leaves.
 func TestNoHolder(t *testing.T) {
 	w := newWorld(t, *seed)
