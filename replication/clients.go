@@ -90,11 +90,6 @@ func (p *presence) forget() {
 	p.owned = slices.DeleteFunc(p.owned, func(st *stored) bool { return st.dead })
 }
 
-// NamesUnknown reports whether a publish is about a client that is not in the space.
-func (s *Store) NamesUnknown(p *Publish) bool {
-	return slices.ContainsFunc(p.Ops, func(op Op) bool { return op.Client != "" && s.clients[op.Client] == nil })
-}
-
 func (s *Store) knowsClient(client string) *Error {
 	if !subject.ValidToken(client) {
 		return Errorf(CodeBadRequest, "%q is not the name of a client", client)

@@ -128,13 +128,10 @@ func TestStoreClientStates(t *testing.T) {
 func TestStoreWritesOfSessions(t *testing.T) {
 	s := newStoreTest(t, Limits{Groups: 2, Sessions: 2})
 	w := Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 7, Token: 4, Join: []string{"red", "blue"}}
-	if !s.NamesUnknown(&Publish{Ops: []Op{{Kind: OpPut}, {Kind: OpKick, Client: "c1"}}}) {
-		t.Error("a client that is not in the space is known")
-	}
 	s.Write(s.now, Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 7, Token: 4})
 	s.sends("nothing has to be replicated: the edge hears at once that the client is known", 0, "write 4 code 0 state 0 epoch 7")
-	if s.NamesUnknown(&Publish{Ops: []Op{{Kind: OpPut}, {Kind: OpKick, Client: "c1"}}}) {
-		t.Error("a client that is in the space is unknown")
+	if _, sessions := s.Look("", "c1"); sessions != 1 {
+		t.Errorf("the client has %d sessions, want one", sessions)
 	}
 	s.Join("c2", "s2")
 	s.Write(s.now, Write{Kind: WriteJoin, Session: "s3", Client: "c3", Epoch: 7, Token: 4})

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -17,24 +18,29 @@ const (
 )
 
 // defers keeps a message for later, if it is about a client of which edges may be about to tell.
-func (w *Worker) defers(now time.Time, sp *space, m bus.Msg, p *replication.Publish) bool {
-	if !now.Before(sp.gathered) || len(sp.deferred) >= deferredMax || len(sp.deferred) == 0 && !sp.store.NamesUnknown(p) {
+func (sp *space) defers(now time.Time, m bus.Msg, p *replication.Publish) bool {
+	if !now.Before(sp.gathered) || len(sp.deferred) >= deferredMax || len(sp.deferred) == 0 && !slices.ContainsFunc(p.Ops, sp.unknown) {
 		return false
 	}
 	sp.deferred = append(sp.deferred, m)
-	w.plan(sp)
 	return true
 }
 
-// publishDeferred gives the store what waits, up to the first message that is about a client which is still unknown.
-func (w *Worker) publishDeferred(now time.Time, sp *space) {
-	all := sp.deferred
-	if sp.deferred = nil; len(all) == 0 {
-		return
+// unknown reports whether an op is about a client that is not in the space.
+func (sp *space) unknown(op replication.Op) bool {
+	if op.Client == "" {
+		return false
 	}
+	_, sessions := sp.store.Look("", op.Client)
+	return sessions == 0
+}
+
+// publishDeferred has what waits published, up to the first message that is about a client which is still unknown.
+func (sp *space) publishDeferred(publish func(m bus.Msg)) {
+	all := sp.deferred
+	sp.deferred = nil
 	for i, m := range all {
-		w.take(now, sp.owner, m)
-		if len(sp.deferred) > 0 {
+		if publish(m); len(sp.deferred) > 0 {
 			sp.deferred = append(sp.deferred, all[i+1:]...)
 			return
 		}

@@ -92,7 +92,8 @@ func (r *Relay) presence(m bus.Msg) {
 	case replication.EventLeft:
 		r.tell(space, ev.Client, ev.Session, func(w *Worker, _ time.Time, _ *ownership, _ bus.Msg) {
 			if sp, ok := w.spaces[space]; ok && ev.Reason != reasonLost { // a relay says that, and the edge may be back
-				w.left(sp, ev.Client, ev.Session)
+				w.part(sp, ev.Client, ev.Session)
+				sp.present.left.put(ev.Session)
 				w.plan(sp)
 			}
 		})
@@ -117,11 +118,11 @@ func (r *Relay) tell(space, client, session string, handle handler) {
 	}
 }
 
-// join notes that an edge named a session. It reports false for one that left: an event, or the answer to a question, can
-// be read behind the word that it left, because they come by different subscriptions.
+// join notes that an edge named a session. It reports false for one of another client, and for one that left: an event, or the
+// answer to a question, can be read behind the word that it left, because they come by different subscriptions.
 func (w *Worker) join(now time.Time, sp *space, client, session, edge string) bool {
 	n := sp.present.named[session]
-	if n == nil && sp.present.left.has(session) {
+	if n == nil && sp.present.left.has(session) || n != nil && n.client != client || !subject.ValidToken(session) {
 		return false
 	}
 	sp.store.Join(client, session)
@@ -137,32 +138,21 @@ func (w *Worker) join(now time.Time, sp *space, client, session, edge string) bo
 		}
 	}
 	if edge != "" && sp.present.lost.drop(session) {
-		w.tell(now, sp, &replication.Event{Type: replication.EventJoined, Client: client, Session: session, Edge: edge})
+		w.publishEvent(sp.about(now, &replication.Event{Type: replication.EventJoined, Client: client, Session: session, Edge: edge}))
 	}
 	if due := now.Add(askInterval); due.Before(sp.present.due) {
 		sp.present.due = due
 	}
-	w.publishDeferred(now, sp)
+	sp.publishDeferred(func(m bus.Msg) { w.publish(now, sp.owner, m) })
 	return true
 }
 
-// joins handles the word of an edge that a session is in the space, or left. It reports false if the store must not hear it.
-func (w *Worker) joins(now time.Time, sp *space, write *replication.Write) bool {
-	if !subject.ValidToken(write.Client) || !subject.ValidToken(write.Session) {
-		return false
+// announced returns replication.JoinAnnounced for a session of which game servers heard, or else 0.
+func (p *presence) announced(session string) uint64 {
+	if n := p.named[session]; n != nil && n.edge != edgeName("") {
+		return replication.JoinAnnounced
 	}
-	if write.Kind == replication.WriteLeave {
-		w.left(sp, write.Client, write.Session)
-		return true
-	}
-	n := sp.present.named[write.Session]
-	if n != nil && n.client != write.Client || !w.join(now, sp, write.Client, write.Session, "") {
-		return false
-	}
-	if n != nil && n.edge != edgeName("") {
-		write.State = replication.JoinAnnounced
-	}
-	return true
+	return 0
 }
 
 // edgeName returns the name of an edge, of which all sessions share the bytes. It is empty for what cannot be
@@ -180,12 +170,6 @@ func (w *Worker) mentioned(now time.Time, sp *space, session string) {
 	if due := now.Add(askMentioned); sp.present.named[session] == nil && due.Before(sp.present.due) {
 		sp.present.due = due
 	}
-}
-
-// left notes that a session left, for good.
-func (w *Worker) left(sp *space, client, session string) {
-	w.part(sp, client, session)
-	sp.present.left.put(session)
 }
 
 // part notes that a session is not in the space.
@@ -243,7 +227,7 @@ func (w *Worker) sweep(now time.Time, sp *space) {
 		w.part(sp, n.client, session)
 		w.counts.SessionsLost++
 		sp.present.lost.put(session)
-		w.tell(now, sp, &replication.Event{Type: replication.EventLeft, Client: n.client, Session: session, Reason: reasonLost})
+		w.publishEvent(sp.about(now, &replication.Event{Type: replication.EventLeft, Client: n.client, Session: session, Reason: reasonLost}))
 	}
 	if !sp.forgetAt.IsZero() && !now.Before(sp.forgetAt) {
 		sp.store.ForgetAbsent()
@@ -252,11 +236,11 @@ func (w *Worker) sweep(now time.Time, sp *space) {
 	w.plan(sp)
 }
 
-// tell publishes an event about a session.
-func (w *Worker) tell(now time.Time, sp *space, ev *replication.Event) {
+// about fills in where and when an event happens.
+func (sp *space) about(now time.Time, ev *replication.Event) *replication.Event {
 	ev.Space, ev.Time = sp.name, now
 	ev.Epoch, ev.Seq = sp.store.Position()
-	w.publishEvent(ev)
+	return ev
 }
 
 // askAll makes the question about every space due.

@@ -43,11 +43,6 @@ func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, o.shard, w.relay.cfg.Shards))
 		return
 	}
-	w.take(now, o, m)
-}
-
-// take gives a publisher's message, perhaps one that waited, to the store of its space.
-func (w *Worker) take(now time.Time, o *ownership, m bus.Msg) {
 	span := w.relay.signals.received(m)
 	form, err := w.applyPublish(now, o, m, span)
 	if err != nil {
@@ -74,7 +69,9 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 			Code: replication.CodeBusy, Message: "this relay has no room for another space (--spaces)", RetryAfter: busyRetry,
 		}
 	}
-	if w.defers(now, sp, m, &p) {
+	if sp.defers(now, m, &p) {
+		w.counts.Publishes-- // it is counted when it is handled
+		w.plan(sp)
 		return form, nil
 	}
 	sp.addForm(form)
@@ -172,11 +169,14 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 	switch write.Kind {
 	case replication.WriteAssert:
 		w.mentioned(now, sp, write.Session)
-	case replication.WriteJoin, replication.WriteLeave:
-		if !w.joins(now, sp, &write) {
+	case replication.WriteJoin:
+		if write.State = sp.present.announced(write.Session); !w.join(now, sp, write.Client, write.Session, "") {
 			w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
 			return
 		}
+	case replication.WriteLeave:
+		w.part(sp, write.Client, write.Session)
+		sp.present.left.put(write.Session)
 	}
 	write.Token = w.token(sp, m.Reply, payload.JSON)
 	sp.store.Write(now, write)

@@ -157,7 +157,7 @@ func (w *Worker) command(shard int, epoch uint64, do func(now time.Time, o *owne
 func (w *Worker) advance(now time.Time) time.Time {
 	for sp, ok := w.due.First(); ok && !sp.due.After(now); sp, ok = w.due.First() {
 		if !now.Before(sp.gathered) {
-			w.publishDeferred(now, sp)
+			sp.publishDeferred(func(m bus.Msg) { w.publish(now, sp.owner, m) })
 		}
 		w.emit(now, sp)
 		w.answerWaiting(now, sp)
