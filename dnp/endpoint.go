@@ -315,7 +315,7 @@ func (e *Endpoint) remove(c *Conn) {
 		e.lent = append(e.lent, held.buf)
 	}
 	c.state = connClosed
-	c.send = sendWindow{bytes: c.send.undelivered()} // Undelivered goes on telling what was lost
+	c.send = sendWindow{bytes: int32(c.send.undelivered())} // Undelivered goes on telling what was lost
 	c.recv, c.unreliable = recvWindow{}, unreliableLane{}
 	c.links = newLinkTable(&e.core, &c.send, c.handle)
 	e.timers.remove(&c.timer)

@@ -111,7 +111,8 @@ func (f *Filter) narrow(ev *Event) {
 func (f *Filter) presence() bool { return f.wants(KindJoined) || f.wants(KindLeft) }
 
 // Events yields what happens in the space, in order, until ctx ends: first KindJoined for each client that is
-// there, then events as they arrive. What a client sends never comes before its KindJoined. KindJoined and KindLeft
+// there, then events as they arrive. KindJoined is the first event about a session, and comes when the relay knows the client: what
+// a game server does about it then is not too early. After KindLeft the relay does not know the client any more. KindJoined and KindLeft
 // come once for each session: when NATS was away or the loop was slow, the Space asks the edges for what it
 // missed. Other events come at most once, and KindMissed where some may be missing.
 //
@@ -495,18 +496,17 @@ func (w *follower) event(ev Event) {
 			delete(w.sessions, ev.Session)
 			w.left(ev)
 		}
-	case KindMessage, KindCommand:
-		w.heardOf(ev)
-		w.f(ev)
 	default:
+		w.heardOf(ev)
 		w.f(ev)
 	}
 }
 
-// heardOf reports that a client joined whose session was not told of before what it says. NATS keeps the order of
-// what an edge publishes; the event may have been lost while NATS was away.
+// heardOf reports that a client joined whose session is in an event before it was told of. NATS keeps the order of what
+// one node publishes. The event may have been lost while NATS was away; and behind several servers, what a relay publishes
+// about a session may overtake what the edge did. The relay knows the client in both cases.
 func (w *follower) heardOf(ev Event) {
-	if w.follows && w.sessions[ev.Session] == nil && !slices.Contains(w.gone, ev.Session) {
+	if ev.Session != "" && w.follows && w.sessions[ev.Session] == nil && !slices.Contains(w.gone, ev.Session) {
 		w.joined(Event{Kind: KindJoined, Time: ev.Time, Client: ev.Client, Session: ev.Session})
 		w.stale = true // the edges know whether it is there
 	}

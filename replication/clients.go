@@ -229,7 +229,12 @@ func (s *Store) Write(now time.Time, w Write) {
 	if result.Code == WriteRefused || result.Code == WritePartly {
 		s.stats.WritesRefused++
 	}
-	s.batch.send(Output{Kind: OutputWrite, Write: result})
+	out := Output{Kind: OutputWrite, Write: result}
+	if w.Kind == WriteJoin && len(w.Join)+len(w.Leave) == 0 {
+		s.batch.sendNow(out) // nothing that is pending belongs to it
+		return
+	}
+	s.batch.send(out)
 }
 
 func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
@@ -243,8 +248,11 @@ func (s *Store) write(now time.Time, w *Write, result *WriteResult) WriteCode {
 		return s.assert(now, w, result)
 	case WriteDrop:
 		return s.drop(w)
-	case WriteGroups:
-		return s.writeGroups(w)
+	case WriteJoin:
+		return s.writeJoin(w)
+	case WriteLeave:
+		s.Leave(w.Client, w.Session)
+		return WriteOK
 	}
 	return WriteRefused
 }
@@ -492,13 +500,15 @@ func (s *Store) drop(w *Write) WriteCode {
 	return WriteOK
 }
 
-// writeGroups changes the groups of the client of a session. Like an assert it waits for the Join
-// of the session, because a late repetition must not bring back the groups of a client that left.
-func (s *Store) writeGroups(w *Write) WriteCode {
+// writeJoin brings a session into the space, and changes the groups of its client. A session does not change its client.
+func (s *Store) writeJoin(w *Write) WriteCode {
+	if s.sessions[w.Session] == "" {
+		s.Join(w.Client, w.Session)
+	}
 	if s.sessions[w.Session] != w.Client || w.Client == "" {
 		return WriteBusy
 	}
-	if s.group(&Op{Client: w.Client, Join: w.Join, Leave: w.Leave}) != nil {
+	if len(w.Join)+len(w.Leave) > 0 && s.group(&Op{Client: w.Client, Join: w.Join, Leave: w.Leave}) != nil {
 		return WriteRefused
 	}
 	return WriteOK

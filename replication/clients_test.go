@@ -123,15 +123,19 @@ func TestStoreClientStates(t *testing.T) {
 	}
 }
 
-// TestStoreWritesOfGroups has an edge tell the groups of a login. It cannot do so for another
-// client, or without the session.
-func TestStoreWritesOfGroups(t *testing.T) {
-	s := newStoreTest(t, Limits{Groups: 2})
-	w := Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 7, Token: 4, Join: []string{"red", "blue"}}
-	s.Write(s.now, w)
-	s.sends("the session has not joined, or has left: the edge tries again", 0, "write 4 code 3 state 0 epoch 7")
-	s.Join("c1", "s1")
+// TestStoreWritesOfSessions has an edge tell of a session, with the groups of its login, and that it left. It cannot make the
+// session that of another client, and no more sessions than are allowed.
+func TestStoreWritesOfSessions(t *testing.T) {
+	s := newStoreTest(t, Limits{Groups: 2, Sessions: 2})
+	w := Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 7, Token: 4, Join: []string{"red", "blue"}}
+	s.Write(s.now, Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 7, Token: 4})
+	s.sends("nothing has to be replicated: the edge hears at once that the client is known", 0, "write 4 code 0 state 0 epoch 7")
+	if _, sessions := s.Look("", "c1"); sessions != 1 {
+		t.Errorf("the client has %d sessions, want one", sessions)
+	}
 	s.Join("c2", "s2")
+	s.Write(s.now, Write{Kind: WriteJoin, Session: "s3", Client: "c3", Epoch: 7, Token: 4})
+	s.sends("there are as many sessions as may be", 0, "write 4 code 3 state 0 epoch 7")
 	stranger := w
 	stranger.Client = "c2"
 	s.Write(s.now, stranger)
@@ -146,16 +150,23 @@ func TestStoreWritesOfGroups(t *testing.T) {
 		"more groups than are allowed": {Join: []string{"green"}},
 		"a group to leave is no name":  {Leave: []string{"*"}},
 	} {
-		bad.Kind, bad.Session, bad.Client, bad.Epoch = WriteGroups, "s1", "c1", 7
+		bad.Kind, bad.Session, bad.Client, bad.Epoch = WriteJoin, "s1", "c1", 7
 		s.Write(s.now, bad)
 		s.sends(why, 0, "write 0 code 1 state 0 epoch 7")
 	}
-	s.Write(s.now, Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 6, Leave: []string{"red"}})
+	s.Write(s.now, Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 6, Leave: []string{"red"}})
 	s.sends("the edge follows an earlier holder", 0, "write 0 code 4 state 0 epoch 7")
-	s.Write(s.now, Write{Kind: WriteGroups, Session: "s1", Client: "c1", Epoch: 7, Join: []string{"green"}, Leave: []string{"red"}})
+	s.Write(s.now, Write{Kind: WriteJoin, Session: "s1", Client: "c1", Epoch: 7, Join: []string{"green"}, Leave: []string{"red"}})
 	s.Advance(s.now.Add(40 * time.Millisecond))
 	if got := s.Groups("c1"); !slices.Equal(got, []string{"blue", "green"}) || len(s.Groups("c2")) != 0 {
 		t.Errorf("the clients are in %q and %q, want blue and green, and none", got, s.Groups("c2"))
+	}
+	for range 2 {
+		s.Write(s.now, Write{Kind: WriteLeave, Session: "s1", Client: "c1", Epoch: 7, Token: 5})
+		s.Advance(s.now.Add(60 * time.Millisecond))
+	}
+	if _, sessions := s.Look("", "c1"); sessions != 0 || len(s.Groups("c1")) != 0 {
+		t.Errorf("the client left, and has %d sessions and the groups %q", sessions, s.Groups("c1"))
 	}
 }
 

@@ -131,7 +131,8 @@ const (
 	WriteValues WriteKind = 1 // the client changed values of a state
 	WriteAssert WriteKind = 2 // the client offers a state of its own, or still offers it in a new epoch
 	WriteDrop   WriteKind = 3 // the client withdrew its state
-	WriteGroups WriteKind = 4 // the client joins and leaves groups, as its login says
+	WriteJoin   WriteKind = 4 // the session is in the space; its client joins and leaves groups, as its login says
+	WriteLeave  WriteKind = 5 // the session left the space
 )
 
 // A Write is one request of an edge to the holder.
@@ -157,14 +158,14 @@ type Write struct {
 	Audience AudienceKind // AudienceNone, or AudienceAllBut for all clients except this one
 	Message  []byte
 
-	// Of WriteGroups, at most 255 names each.
+	// Of WriteJoin, at most 255 names each.
 	Join, Leave []string
 
 	Token uint64 // identifies the request in its WriteResult; not sent
 }
 
 // numbered is the kind in a message of a WriteValues whose values have numbers.
-const numbered WriteKind = 5
+const numbered WriteKind = 6
 
 // A WriteValue is one encoded value.
 type WriteValue struct {
@@ -199,7 +200,7 @@ type WriteResult struct {
 	Code  WriteCode
 	Epoch uint64
 	Seq   uint64 // a replica at this position has the written value or a newer one
-	State uint64 // state number; of WriteAssert the number of the new state
+	State uint64 // state number; of WriteAssert the number of the new state; of WriteJoin JoinAnnounced, or 0
 
 	Refused []RefusedIndex // of WritePartly: the values that will never be applied
 }
@@ -220,6 +221,10 @@ type RefusedIndex struct {
 	Code  wire.RefusalCode
 }
 
+// JoinAnnounced in the answer to a WriteJoin says that game servers heard that the session joined: the holder heard the
+// event, too, or an edge named the session since.
+const JoinAnnounced = 1
+
 const writeReadOnly = 1 // flag of an assert
 
 // AppendWrite appends a request:
@@ -232,7 +237,8 @@ const writeReadOnly = 1 // flag of an assert
 //	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
 //	kind 3: link uint16
 //	kind 4: groups to join, groups to leave: count uint8, count × {length uint8, bytes}
-//	kind 5: as kind 1, with a number uvarint behind each index
+//	kind 5: nothing
+//	kind 6: as kind 1, with a number uvarint behind each index
 func AppendWrite(b []byte, w *Write) []byte {
 	kind := w.Kind
 	if w.numbered() {
@@ -259,7 +265,7 @@ func AppendWrite(b []byte, w *Write) []byte {
 		b = appendValues(b, w.Values, kind)
 	case WriteDrop:
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
-	case WriteGroups:
+	case WriteJoin:
 		b = appendNames(appendNames(b, w.Join), w.Leave)
 	}
 	return b
@@ -304,8 +310,9 @@ func ParseWrite(p []byte) (Write, error) {
 		w.Values = readValues(&r, w.Kind)
 	case WriteDrop:
 		w.Link = r.Uint16()
-	case WriteGroups:
+	case WriteJoin:
 		w.Join, w.Leave = readNames(&r), readNames(&r)
+	case WriteLeave:
 	default:
 		return Write{}, errMessage
 	}

@@ -20,13 +20,13 @@ var codecWrites = []struct {
 		"01 01 02 7331 02 6331 02 7370 0201000000000000 0700000000000000 09000000 0200 0200 03 0506 2c01 0b 010078"},
 	{Write{Kind: WriteValues, Session: "s1", Client: "c1", Space: "sp", State: 0x0102, Epoch: 7, Number: 9,
 		Values: []WriteValue{{Index: 2, Type: typ("uint16"), Value: []byte{5, 6}, Number: 1}, {Index: 3, Type: typ("uint8"), Value: []byte{1}, Number: 300}}},
-		"01 05 02 7331 02 6331 02 7370 0201000000000000 0700000000000000 09000000 0200 0200 01 03 0506 0300 ac02 01 01"},
+		"01 06 02 7331 02 6331 02 7370 0201000000000000 0700000000000000 09000000 0200 0200 01 03 0506 0300 ac02 01 01"},
 	{Write{Kind: WriteAssert, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Number: 9, Link: 3, ReadOnly: true,
 		Audience: AudienceAllBut, Message: []byte("m"), Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{5}}}},
 		"01 02 02 7331 02 6331 02 7370 0000000000000000 0700000000000000 09000000 0300 01 03 0100 6d 0100 01 05"},
 	{Write{Kind: WriteDrop, Session: "s1", Client: "c1", Space: "sp", Link: 3},
 		"01 03 02 7331 02 6331 02 7370 0000000000000000 0000000000000000 00000000 0300"},
-	{Write{Kind: WriteGroups, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Join: []string{"red", "b"}, Leave: []string{"x"}},
+	{Write{Kind: WriteJoin, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Join: []string{"red", "b"}, Leave: []string{"x"}},
 		"01 04 02 7331 02 6331 02 7370 0000000000000000 0700000000000000 00000000 02 03 726564 01 62 01 01 78"},
 }
 

@@ -252,7 +252,7 @@ func (f *sessionFeed) tell(now time.Time) {
 func (f *sessionFeed) Deliver(m sessionlog.Message) {
 	m.Data, m.Header = f.client.Deliver(m.Number, m.Data)
 	f.worker.spaces.Counts().MessagesIn++
-	f.Feed.Deliver(m)
+	f.client.Tell(len(m.Data), func() { f.Feed.Deliver(m) })
 }
 
 // must has something done on a turn of the worker, from any goroutine. Unlike a task it does
@@ -403,6 +403,7 @@ func (w *Worker) close(now time.Time) {
 		c.Close(dnp.CloseDrain)
 	}
 	w.handle(now, w.ep.Advance(now, w.out))
+	w.spaces.Finish()
 }
 
 // Serves reports whether the worker owns the session of a client, for a caller that turns

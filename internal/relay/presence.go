@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -30,22 +31,56 @@ const reasonLost = "lost"
 type presence struct {
 	named map[string]*named // by session; as many as the store accepts
 	due   time.Time         // when to ask
+
+	left ring // sessions that left last; they do not come back
+	lost ring // sessions that no edge named for too long, and of which game servers heard that they left
+}
+
+// A ring has the last sessions to which something happened, ringMax at most.
+type ring struct {
+	list []string
+	n    int // sessions so far
+}
+
+const ringMax = 1024
+
+func (r *ring) has(session string) bool { return slices.Contains(r.list, session) }
+
+func (r *ring) put(session string) {
+	switch {
+	case r.has(session):
+		return
+	case len(r.list) < ringMax:
+		r.list = append(r.list, session)
+	default:
+		r.list[r.n%ringMax] = session
+	}
+	r.n++
+}
+
+// drop takes a session out and reports whether it was there.
+func (r *ring) drop(session string) bool {
+	i := slices.Index(r.list, session)
+	if i >= 0 {
+		r.list[i] = ""
+	}
+	return i >= 0
 }
 
 // A named is one session.
 type named struct {
 	client string
-	edge   unique.Handle[string] // that named it last
+	edge   unique.Handle[string] // that named it last; empty if game servers may not have heard of the session
 	missed int                   // questions since an edge named it last
 }
 
-// presence learns from the events of edges which clients come and go, because groups belong
-// to clients that are in the space.
+// presence learns from the events of edges which clients came, and which go although the edge got no answer
+// to what it asked.
 func (r *Relay) presence(m bus.Msg) {
 	if !bytes.Contains(m.Data, []byte(`"joined"`)) && !bytes.Contains(m.Data, []byte(`"left"`)) {
 		return // most events say what clients wrote, and parsing them costs time
 	}
-	var ev struct{ Type, Client, Session, Edge string }
+	var ev struct{ Type, Client, Session, Edge, Reason string }
 	if json.Unmarshal(m.Data, &ev) != nil {
 		return // anything may be published as an event
 	}
@@ -56,8 +91,9 @@ func (r *Relay) presence(m bus.Msg) {
 		r.joined(space, ev.Client, ev.Session, ev.Edge)
 	case replication.EventLeft:
 		r.tell(space, ev.Client, ev.Session, func(w *Worker, _ time.Time, _ *ownership, _ bus.Msg) {
-			if sp, ok := w.spaces[space]; ok {
+			if sp, ok := w.spaces[space]; ok && ev.Reason != reasonLost { // a relay says that, and the edge may be back
 				w.part(sp, ev.Client, ev.Session)
+				sp.present.left.put(ev.Session)
 				w.plan(sp)
 			}
 		})
@@ -82,19 +118,41 @@ func (r *Relay) tell(space, client, session string, handle handler) {
 	}
 }
 
-// join notes that an edge named a session.
-func (w *Worker) join(now time.Time, sp *space, client, session, edge string) {
-	sp.store.Join(client, session)
-	if n := sp.present.named[session]; n != nil {
-		n.client, n.edge, n.missed = client, edgeName(edge), 0
-		return
+// join notes that an edge named a session. It reports false for one of another client, and for one that left: an event, or the
+// answer to a question, can be read behind the word that it left, because they come by different subscriptions.
+func (w *Worker) join(now time.Time, sp *space, client, session, edge string) bool {
+	n := sp.present.named[session]
+	if n == nil && sp.present.left.has(session) || n != nil && n.client != client || !subject.ValidToken(session) {
+		return false
 	}
-	if len(sp.present.named) < sessionsMax {
-		sp.present.named[session] = &named{client: client, edge: edgeName(edge)}
+	sp.store.Join(client, session)
+	switch {
+	case n == nil && len(sp.present.named) < sessionsMax:
+		n = &named{edge: edgeName("")}
+		sp.present.named[session] = n
+		fallthrough
+	case n != nil:
+		n.client, n.missed = client, 0
+		if edge != "" {
+			n.edge = edgeName(edge)
+		}
+	}
+	if edge != "" && sp.present.lost.drop(session) {
+		w.publishEvent(sp.about(now, &replication.Event{Type: replication.EventJoined, Client: client, Session: session, Edge: edge}))
 	}
 	if due := now.Add(askInterval); due.Before(sp.present.due) {
 		sp.present.due = due
 	}
+	sp.publishDeferred(func(m bus.Msg) { w.publish(now, sp.owner, m) })
+	return true
+}
+
+// announced returns replication.JoinAnnounced for a session of which game servers heard, or else 0.
+func (p *presence) announced(session string) uint64 {
+	if n := p.named[session]; n != nil && n.edge != edgeName("") {
+		return replication.JoinAnnounced
+	}
+	return 0
 }
 
 // edgeName returns the name of an edge, of which all sessions share the bytes. It is empty for what cannot be
@@ -114,7 +172,7 @@ func (w *Worker) mentioned(now time.Time, sp *space, session string) {
 	}
 }
 
-// part notes that a session left.
+// part notes that a session is not in the space.
 func (w *Worker) part(sp *space, client, session string) {
 	sp.store.Leave(client, session)
 	delete(sp.present.named, session)
@@ -168,17 +226,21 @@ func (w *Worker) sweep(now time.Time, sp *space) {
 		}
 		w.part(sp, n.client, session)
 		w.counts.SessionsLost++
-		ev := replication.Event{
-			Type: replication.EventLeft, Space: sp.name, Client: n.client, Session: session, Reason: reasonLost, Time: now,
-		}
-		ev.Epoch, ev.Seq = sp.store.Position()
-		w.publishEvent(&ev)
+		sp.present.lost.put(session)
+		w.publishEvent(sp.about(now, &replication.Event{Type: replication.EventLeft, Client: n.client, Session: session, Reason: reasonLost}))
 	}
 	if !sp.forgetAt.IsZero() && !now.Before(sp.forgetAt) {
 		sp.store.ForgetAbsent()
 		sp.forgetAt = time.Time{}
 	}
 	w.plan(sp)
+}
+
+// about fills in where and when an event happens.
+func (sp *space) about(now time.Time, ev *replication.Event) *replication.Event {
+	ev.Space, ev.Time = sp.name, now
+	ev.Epoch, ev.Seq = sp.store.Position()
+	return ev
 }
 
 // askAll makes the question about every space due.

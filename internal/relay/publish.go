@@ -69,6 +69,11 @@ func (w *Worker) applyPublish(now time.Time, o *ownership, m bus.Msg, span *tele
 			Code: replication.CodeBusy, Message: "this relay has no room for another space (--spaces)", RetryAfter: busyRetry,
 		}
 	}
+	if sp.defers(now, m, &p) {
+		w.counts.Publishes-- // it is counted when it is handled
+		w.plan(sp)
+		return form, nil
+	}
 	sp.addForm(form)
 	p.Token = w.token(sp, m.Reply, form)
 	apply := span.Child("apply")
@@ -161,8 +166,17 @@ func (w *Worker) write(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
 		return
 	}
-	if write.Kind == replication.WriteAssert || write.Kind == replication.WriteGroups {
+	switch write.Kind {
+	case replication.WriteAssert:
 		w.mentioned(now, sp, write.Session)
+	case replication.WriteJoin:
+		if write.State = sp.present.announced(write.Session); !w.join(now, sp, write.Client, write.Session, "") {
+			w.answer(m.Reply, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy, Epoch: o.epoch}))
+			return
+		}
+	case replication.WriteLeave:
+		w.part(sp, write.Client, write.Session)
+		sp.present.left.put(write.Session)
 	}
 	write.Token = w.token(sp, m.Reply, payload.JSON)
 	sp.store.Write(now, write)

@@ -35,6 +35,9 @@ type space struct {
 	used     time.Time // when a message was about it last
 	forgetAt time.Time // when the groups of absent clients are forgotten; zero once they were
 
+	gathered time.Time // until when edges may be about to name clients
+	deferred []bus.Msg // of publishers, that wait for that
+
 	replies map[uint64]reply // to be answered, by token
 	forms   []payload.Form   // in which publishers want events beside JSON
 	repairs repairs
@@ -98,7 +101,7 @@ func (w *Worker) makeSpace(now time.Time, o *ownership, name string) *space {
 // enter begins to serve a space: the relay asks which sessions are in it, and advances it
 // when it is due.
 func (w *Worker) enter(now time.Time, sp *space) {
-	sp.forgetAt = now.Add(forgetAfter)
+	sp.forgetAt, sp.gathered = now.Add(forgetAfter), now.Add(gatherTime)
 	w.ask(now, sp)
 	w.plan(sp)
 }

@@ -158,6 +158,9 @@ func (w *Worker) command(shard int, epoch uint64, do func(now time.Time, o *owne
 // when it must be called again.
 func (w *Worker) advance(now time.Time) time.Time {
 	for sp, ok := w.due.First(); ok && !sp.due.After(now); sp, ok = w.due.First() {
+		if !now.Before(sp.gathered) {
+			sp.publishDeferred(func(m bus.Msg) { w.publish(now, sp.owner, m) })
+		}
 		w.emit(now, sp)
 		w.answerWaiting(now, sp)
 		w.plan(sp)
@@ -180,6 +183,9 @@ func (w *Worker) plan(sp *space) {
 	due, ok := sp.store.NextTimeout()
 	if at := sp.repairs.due; !at.IsZero() && (!ok || at.Before(due)) {
 		due, ok = at, true
+	}
+	if len(sp.deferred) > 0 && (!ok || sp.gathered.Before(due)) {
+		due, ok = sp.gathered, true
 	}
 	if !ok {
 		w.due.Remove(sp)

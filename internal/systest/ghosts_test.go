@@ -87,7 +87,7 @@ func (b *hangingBus) hang() (resume func()) {
 // newClub starts n relays and waits until they serve all shards.
 func newClub(t *testing.T, n int) *club {
 	t.Helper()
-	c := &club{T: t, nats: startNATS(t, natsembed.Config{}), keys: keyFile(t, 7)}
+	c := &club{T: t, nats: startNATS(t, natsembed.Config{Mappings: subject.Names{}.Mappings(clubShards)}), keys: keyFile(t, 7)}
 	listener := c.bus("listener")
 	if _, err := listener.Subscribe(subject.Names{}.HeadAll(), c.head); err != nil {
 		t.Fatal(err)
@@ -102,6 +102,9 @@ func newClub(t *testing.T, n int) *club {
 func (c *club) bus(name string) *natsbus.Bus {
 	c.Helper()
 	b, err := natsbus.Connect(natsbus.Config{URL: c.nats.URL(), Name: name})
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); {
+		b, err = natsbus.Connect(natsbus.Config{URL: c.nats.URL(), Name: name}) // the machine has much to do
+	}
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -112,7 +112,10 @@ func parseNATS(t *testing.T, conf string, env []string) *server.Options {
 // startNATS starts a NATS server as relay dev does, on a free port. It ends with the test.
 func startNATS(t testing.TB, cfg natsembed.Config) *natsembed.Server {
 	t.Helper()
-	cfg.Listen, cfg.Mappings = "127.0.0.1:0", subject.Names{}.Mappings(64)
+	cfg.Listen = "127.0.0.1:0"
+	if cfg.Mappings == nil {
+		cfg.Mappings = subject.Names{}.Mappings(64)
+	}
 	if cfg.Folder == "" {
 		cfg.Folder = natstest.Dir(t)
 	}

@@ -2,6 +2,7 @@ package systest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,19 +14,79 @@ import (
 	"github.com/dnprelay/dnprelay/replication"
 )
 
-// TestJoinedIsLost loses the event that announces a client. The relay learns of the client by
-// asking.
-func TestJoinedIsLost(t *testing.T) {
+// TestHolderIsAway keeps a relay from hearing that a client is there. The client is offered its states meanwhile, and game servers
+// hear of it, and what it said, when the relay has it, so that the relay knows whom they mean.
+func TestHolderIsAway(t *testing.T) {
 	w, e := newWorldWithEdge(t, nil)
+	var said []string
+	w.on(w.subjects.From("s", "*"), func(m bus.Msg) {
+		said = append(said, fmt.Sprint(string(m.Data), " behind ", len(w.joined()), " joined"))
+	})
 	w.mustPublish("s", towerPut)
+	w.join(e, dnptest.Cpp(), dnptest.App{})
 	w.net.Run(time.Second)
 	w.hub.Cut("relay1", e.node, true)
-	a := w.join(e, dnptest.Cpp(), dnptest.App{})
-	w.net.Run(time.Second)
+	a := w.connect(e, dnptest.Cpp(), dnptest.App{})
+	w.within(6*time.Second, "the client has its state", func() bool { return a.has("T", 0, f32(93.5)) })
+	a.do(func(now time.Time) { _ = a.Send(now, []byte("hi")) })
+	w.net.Run(5 * time.Second)
+	if n := len(w.joined()); n != 1 || len(said) > 0 {
+		t.Fatalf("the relay does not know the client, and game servers heard %d joined, and %q", n, said)
+	}
 	w.hub.Cut("relay1", e.node, false)
-	w.within(70*time.Second, "the relay knows the client", func() bool {
-		return !strings.Contains(w.publish("s", `{"op":"group","client":"`+a.name+`","join":["red"]}`), "error")
-	})
+	w.within(2*time.Second, "game servers hear what the client said", func() bool { return len(said) > 0 })
+	if len(said) != 1 || said[0] != "hi behind 2 joined" {
+		t.Errorf("game servers heard %q", said)
+	}
+	w.mustPublish("s", `{"op":"group","client":"`+w.joined()[1]+`","join":["red"]}`)
+}
+
+// TestNewHolderGathers has game servers speak about clients to a relay that has just begun, before an edge named them. What they say
+// is not refused, changes keep their order, a client that never was is unknown, and no client is announced again.
+func TestNewHolderGathers(t *testing.T) {
+	w := newWorld(t, *seed)
+	first := w.startRelay()
+	e := w.startEdge(wire.Denetwork, nil)
+	a := w.join(e, dnptest.Cpp(), dnptest.App{})
+	group := func(client string) string { return fmt.Sprintf(`{"op":"group","client":%q,"join":["red"]}`, client) }
+	first.kill()
+	w.startRelay()
+	w.mustPublish("s", group(a.name))
+	if answer := w.publish("s", group("nobody")); !strings.Contains(answer, "unknown_client") {
+		t.Errorf("a group of a client that never was: %s", answer)
+	}
+	w.fire("t", `{"ops":[`+strings.Replace(towerPut, "93.5", "1", 1)+`,`+group("nobody")+`],"atomic":false}`)
+	w.mustPublish("t", `{"op":"set","key":"tower","values":{"hp":2}}`)
+	if answer := w.ask(w.subjects.Get("t", "tower"), ""); !strings.Contains(answer, `"value":2`) {
+		t.Errorf("the state is %s, want the value that was published last, 2", answer)
+	}
+	w.net.Run(time.Minute)
+	if w.count("joined") != 1 || w.count("left") != 0 {
+		t.Errorf("%d joined and %d left, want 1 and 0", w.count("joined"), w.count("left"))
+	}
+	a.do(func(now time.Time) { a.Close(now) })
+	w.within(20*time.Second, "the client leaves", func() bool { return w.count("left") == 1 })
+	if answer := w.publish("s", group(a.name)); !strings.Contains(answer, "unknown_client") {
+		t.Errorf("a group of a client that left: %s", answer)
+	}
+}
+
+// TestNoHolder: after half a minute game servers hear of a client although no relay has it, and at once if it leaves.
+func TestNoHolder(t *testing.T) {
+	w := newWorld(t, *seed)
+	e := w.startEdge(wire.Denetwork, nil)
+	w.connect(e, dnptest.Cpp(), dnptest.App{})
+	w.within(45*time.Second, "the client joins", func() bool { return w.count("joined") == 1 })
+	if d := w.net.Elapsed(); d < 25*time.Second {
+		t.Errorf("game servers heard so after %v, when no relay could know", d)
+	}
+	b := w.connect(e, dnptest.Cpp(), dnptest.App{})
+	w.net.Run(3 * time.Second)
+	b.do(func(now time.Time) { b.Close(now) })
+	w.within(20*time.Second, "the other client leaves", func() bool { return w.count("left") == 1 })
+	if w.count("joined") != 2 {
+		t.Errorf("game servers heard %d times that a client joined, want that the one that left did", w.count("joined"))
+	}
 }
 
 // TestEdgeDies kills an edge. Its sessions and the states of their clients must not stay
@@ -61,6 +122,15 @@ func TestEdgeIsAway(t *testing.T) {
 	w.within(2*time.Minute, "the state is gone", func() bool { return b.LinkNamed("avatar") == nil })
 	w.hub.Cut("relay1", away.node, false)
 	w.within(70*time.Second, "the state is there again", func() bool { return b.has("avatar", 0, u16(5)) })
+	var told []string
+	for _, e := range w.events {
+		if e.Client == a.name && (e.Type == "joined" || e.Type == "left") {
+			told = append(told, e.Type+" "+e.Reason)
+		}
+	}
+	if want := []string{"joined ", "left lost", "joined "}; !slices.Equal(told, want) {
+		t.Errorf("game servers heard %q of the client, want %q", told, want)
+	}
 	a.write(l, 6)
 	w.within(time.Second, "the state changes", func() bool { return b.has("avatar", 0, u16(6)) })
 }

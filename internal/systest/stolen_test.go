@@ -269,7 +269,7 @@ func TestStolenEdge(t *testing.T) {
 		w    replication.Write
 		want replication.WriteCode
 	}{
-		{"it puts a client that it announced into groups", replication.Write{Kind: replication.WriteGroups, Join: []string{"red"}}, replication.WriteOK},
+		{"it puts a client that it announced into groups", replication.Write{Kind: replication.WriteJoin, Join: []string{"red"}}, replication.WriteOK},
 		{"it writes what clients may", replication.Write{Kind: replication.WriteValues, State: k, Number: 1, Values: value}, replication.WriteOK},
 		{"it does not write what only game servers may", replication.Write{Kind: replication.WriteValues, State: own, Number: 2, Values: value}, replication.WriteRefused},
 	} {

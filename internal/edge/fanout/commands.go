@@ -57,7 +57,7 @@ func (c *commands) receive(now time.Time, ev *dnp.Event) {
 		c.answerHello()
 	case !c.progress.OptedIn(ev.Number) || !command.IsEnvelope(ev.Data):
 		if !durable {
-			c.messages.receive(ev)
+			c.messages.receive(now, ev)
 		}
 	case !durable:
 		c.received(now, ev)
@@ -85,7 +85,7 @@ func (c *commands) received(now time.Time, ev *dnp.Event) {
 	v := c.judge(ev.Data, true)
 	if v.env.Kind == command.KindRaw && v.code == command.OK {
 		ev.Data = v.env.Raw
-		c.messages.receive(ev)
+		c.messages.receive(now, ev)
 		return
 	}
 	c.refuse(&v)
@@ -190,7 +190,11 @@ func (c *commands) ask(now time.Time, v *verdict) {
 	m := bus.Msg{Subject: c.Subjects.Command(c.spaceName, v.key), Header: c.header(v), Data: bytes.Clone(q.Body)}
 	m.Header[subject.HeaderClient], m.Header[subject.HeaderSession] = c.Claims.Client, c.ID
 	m.Header[subject.HeaderTimeout] = strconv.FormatInt(commandWait.Milliseconds(), 10)
-	id := q.ID
+	c.wait(now, len(m.Data), func() { c.askNow(m, q.ID) })
+	c.passedOn(now, v)
+}
+
+func (c *commands) askNow(m bus.Msg, id uint16) {
 	c.Host.Ask(m, commandWait, func(_ time.Time, m bus.Msg, err error) {
 		switch {
 		case c.over:
@@ -201,7 +205,6 @@ func (c *commands) ask(now time.Time, v *verdict) {
 			c.send(answerOf(id, &m), "")
 		}
 	})
-	c.passedOn(now, v)
 }
 
 // passedOn counts a command that goes to game servers, and tells of it.

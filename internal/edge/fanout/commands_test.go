@@ -53,7 +53,7 @@ func newCommandTest(t *testing.T, epoch uint64) *commandTest {
 		c.store.Publish(start, replication.Publish{Ops: []replication.Op{op}, Atomic: true})
 	}
 	c.replicate()
-	c.session.Begin(start, c.conn)
+	c.begin()
 	c.spaces.Advance(start)
 	return c
 }

@@ -35,8 +35,8 @@ func newSightTest(t *testing.T) *sightTest {
 	claims := newClaims()
 	claims.Client = "bob"
 	s.bob = s.spaces.NewSession(SessionConfig{ID: "n", Claims: claims, Began: start})
-	s.session.Begin(start, s.conn)
 	s.bob.Begin(start, s.spaces.Endpoint.LogIn(start, netip.MustParseAddrPort("192.0.2.2:1"), nil, discard{}))
+	s.begin()
 	s.say(`{"op":"interest","name":"walker","at":"pos","axes":"xz","bands":[{"within":100},{"within":300,"rate":5,"precision":4},{"within":600,"rate":1}]}`)
 	return s
 }
@@ -447,7 +447,7 @@ func TestRoomForTheNear(t *testing.T) {
 	s.spaces = New(Config{Host: s.host, Endpoint: endpoint, Shards: 1, Linger: time.Hour})
 	s.conn = endpoint.LogIn(start, netip.MustParseAddrPort("192.0.2.1:1"), nil, discard{})
 	s.session = s.spaces.NewSession(SessionConfig{ID: "m", Claims: newClaims(), Began: start})
-	s.session.Begin(start, s.conn)
+	s.begin()
 	for i := range 20 {
 		s.put(fmt.Sprintf("npc.%d", i), float64(1000*i), walker)
 	}

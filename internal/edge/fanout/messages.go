@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp"
@@ -32,7 +33,7 @@ type messages struct {
 }
 
 // receive passes a message of the client on to the game servers.
-func (c *messages) receive(ev *dnp.Event) {
+func (c *messages) receive(now time.Time, ev *dnp.Event) {
 	m := bus.Msg{
 		Subject: c.Subjects.From(c.spaceName, c.Claims.Client),
 		Header:  map[string]string{subject.HeaderSession: c.ID, subject.HeaderReliable: strconv.FormatBool(ev.Reliable)},
@@ -44,6 +45,14 @@ func (c *messages) receive(ev *dnp.Event) {
 	case ev.Reliable:
 		m.Header[subject.HeaderNumber] = strconv.FormatUint(ev.Number, 10)
 	}
+	if c.announced {
+		c.publish(m)
+		return
+	}
+	c.wait(now, len(m.Data), func() { c.publish(m) })
+}
+
+func (c *messages) publish(m bus.Msg) {
 	if c.Host.Publish(m) != nil {
 		c.counts.MessagesLost++
 		return

@@ -21,6 +21,8 @@ const (
 	nearFile  = "internal/edge/fanout/nearby.go"
 
 	sessionFile = "internal/edge/fanout/session.go"
+	memberFile  = "internal/edge/fanout/membership.go"
+	askFile     = "internal/edge/fanout/request.go"
 )
 
 // mutantList contains deliberate faults in what workers do with interests.
@@ -103,6 +105,15 @@ var mutantList = []mutants.Mutant{
 	// A session of another edge.
 	{Name: "restored_before_a_look", File: spaceFile, Old: "\t\t\ts.near.advance(now, now, true)\n", New: "", Run: "^TestResumedSight$"},
 	{Name: "restored_is_blind", File: spaceFile, Old: "\t\t\ts.near.see(now, session)\n", New: "", Run: "^TestResumedSight$"},
+	// When game servers hear of a session.
+	{Name: "joined_at_once", File: memberFile, Old: "\tp.patience = now.Add(joinPatience)\n", New: "\tp.announce(now)\n", Run: "^TestOrderOfEvents$"},
+	{Name: "left_at_once", File: memberFile, Old: "\t\td.left = &left\n", New: "\t\td.left = &left\n\t\td.heard()\n", Run: "^TestOrderOfEvents$"},
+	{Name: "writes_before_joined", File: sessionFile, Old: "next = s.advanceJoin(now, next); s.announced {", New: "next = s.advanceJoin(now, next); true {", Run: "^TestOrderOfEvents$"},
+	{Name: "messages_before_joined", File: "internal/edge/fanout/messages.go", Old: "if c.announced {", New: "if true {", Run: "^TestOrderOfEvents$"},
+	{Name: "links_before_joined", File: askFile, Old: "if p.announced {", New: "if true {", Run: "^TestOrderOfEvents$"},
+	{Name: "what_waited_is_lost", File: memberFile, Old: "\t\tpublish()\n\t}\n}", New: "\t\t_ = publish\n\t}\n}", Run: "^TestOrderOfEvents$"},
+	{Name: "leaves_unheard", File: memberFile, Old: "\tif p.announce(now) {\n", New: "\tif p.announced {\n", Run: "^TestOrderOfEvents$"},
+
 	{Name: "restored_judged_too_early", File: spaceFile, Old: "if session.unaligned && st.Desc.Interest != \"\" {", New: "if false {", Run: "^TestResumedSight$"},
 }
 

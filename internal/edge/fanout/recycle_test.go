@@ -22,7 +22,7 @@ func newRecycleTest(t *testing.T, rule Recycle) *recycleTest {
 	t.Helper()
 	s := &recycleTest{sessionTest: newSessionTest(t), now: start}
 	s.spaces.Recycle = rule
-	s.session.Begin(start, s.conn)
+	s.begin()
 	s.advance(0)
 	s.receive(6, 0, 0, 0) // the probe of a client that logged in
 	return s

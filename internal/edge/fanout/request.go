@@ -69,7 +69,6 @@ type spaceInfo struct {
 	shard     int
 	replica   *replication.Replica
 	epoch     uint64 // of the replica, when it was looked at last
-	oldHolder bool   // the holder of this epoch seems to be of the release before replication.WriteGroups
 }
 
 // A SessionConfig is what a session is made of.
@@ -90,6 +89,7 @@ type peer struct {
 	SessionConfig
 	conn *dnp.Conn
 	made uint32 // write requests of a durable session at this edge
+	membership
 }
 
 // request sends a write request to the holder. done is called with the answer, also when
@@ -141,19 +141,33 @@ func (p *peer) writeHeader(number uint32) map[string]string {
 	return map[string]string{subject.HeaderWrite: strconv.FormatUint(wide, 10)}
 }
 
+// emit publishes an event of the session for game servers, when they know of the client.
 func (p *peer) emit(now time.Time, ev replication.Event) {
+	ev = p.fill(now, ev)
+	if p.announced {
+		p.Emit(ev)
+		return
+	}
+	p.wait(now, eventSize, func() { p.Emit(ev) })
+}
+
+// eventSize counts for an event that waits.
+const eventSize = 512
+
+func (p *peer) fill(now time.Time, ev replication.Event) replication.Event {
 	ev.Space, ev.Client, ev.Session, ev.Time = p.spaceName, p.Claims.Client, p.ID, now
 	ev.Epoch, ev.Seq = p.replica.Position()
-	p.Emit(ev)
+	return ev
 }
 
 // Emit publishes an event for game servers. Events are at most once, so an error of
-// the bus is only counted.
-func (b *base) Emit(ev replication.Event) {
+// the bus is only counted; Emit reports false then.
+func (b *base) Emit(ev replication.Event) bool {
 	m := bus.Msg{Subject: b.Subjects.Event(ev.Space), Data: payload.JSON.AppendEvent(nil, &ev)}
 	if b.Host.Publish(m) != nil {
 		b.counts.EventsLost++
-		return
+		return false
 	}
 	b.counts.Events++
+	return true
 }

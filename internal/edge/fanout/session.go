@@ -1,9 +1,6 @@
 package fanout
 
 import (
-	"encoding/json"
-	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,12 +36,12 @@ type Session struct {
 	unsubscribe func()                   // from the messages for this client
 }
 
-// Begin serves a client that has logged in: the space hears that it joined, and the
-// client is offered what it may see. From then on the session is the connection's Data.
+// Begin serves a client that has logged in: the client is offered what it may see, and the holder hears that it is
+// there; then game servers do. From then on the session is the connection's Data.
 func (s *Session) Begin(now time.Time, conn *dnp.Conn) {
 	s.start(conn)
-	s.rights.announce(now)
-	s.emit(now, replication.Event{Type: replication.EventJoined, Edge: s.Node})
+	s.rights.endOthers()
+	s.begin(now, s.rights.known())
 	s.space.near.see(now, s)
 	s.space.offerAll(s)
 }
@@ -88,7 +85,8 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, progress c
 	s.messages.expectQueued()
 	received, _ := conn.NextNumbers()
 	s.commands.resume(progress, received)
-	s.rights.repeatGroups(now)
+	s.resume(now)
+	s.repeatGroups(now)
 	for _, own := range s.ownStates.list {
 		if link, ok := conn.LinkOf(own.source); ok {
 			own.readOnly = link.ReadOnly
@@ -115,7 +113,7 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 		if ev.Reliable {
 			s.commands.receive(now, ev)
 		} else {
-			s.messages.receive(ev)
+			s.messages.receive(now, ev)
 		}
 	case dnp.EventLinkOffered:
 		s.ownStates.offered(now, ev)
@@ -167,11 +165,7 @@ func (s *Session) closed(now time.Time, reason dnp.CloseReason) {
 		return
 	}
 	s.messages.clientLeft()
-	left := replication.Event{Type: replication.EventLeft, Edge: s.Node, Reason: reason.String()}
-	if reason == dnp.CloseKicked {
-		left.Detail = s.kickReason
-	}
-	s.emit(now, left)
+	s.space.depart(now, &s.peer, s.left(reason))
 }
 
 // linked reports a link that the client has, or may have. Of a state with an interest, only one that the client may have
@@ -248,10 +242,12 @@ func (s *Session) told(now time.Time, m bus.Msg) {
 }
 
 // advance ends a session whose time, LinkIds or numbers are over, makes the requests to the holder that are due, and
-// returns when there is more to do.
+// returns when there is more to do. What the client writes waits until game servers know of the client.
 func (s *Session) advance(now, next time.Time) time.Time {
-	next = s.writes.advance(now, next)
-	next = s.ownStates.advance(now, next)
+	if next = s.advanceJoin(now, next); s.announced {
+		next = s.writes.advance(now, next)
+		next = s.ownStates.advance(now, next)
+	}
 	next = s.recycling.advance(now, next, s)
 	next = s.commands.advance(now, next)
 	return s.rights.advance(now, next)
@@ -261,7 +257,7 @@ func (s *Session) retell(now time.Time) {
 	for _, own := range s.ownStates.list {
 		own.assertNow(now)
 	}
-	s.rights.repeatGroups(now)
+	s.repeatGroups(now)
 }
 
 // repeatAll makes every write, assert and drop due that the holder has not answered.
@@ -278,26 +274,15 @@ const replaceTime = 2 * time.Second
 // rights are what a session may, as its token or the game's service said.
 type rights struct {
 	*peer
-	leave      []string // groups left over from an earlier session; at most 255, as a replica parses no more
-	tellGroups repeater // of telling the holder the groups of the claims, and leave
 }
 
 // known reports whether a token or the game's service said who the client is.
 func (r *rights) known() bool { return !r.Claims.Expires.IsZero() }
 
-// announce has the holder told the groups of a client whose session begins, and ends the
-// older sessions of the client, wherever they are: a client is in a space once.
-func (r *rights) announce(now time.Time) {
+// endOthers ends the older sessions of the client, wherever they are: a client is in a space once.
+func (r *rights) endOthers() {
 	if !r.known() {
 		return
-	}
-	for _, g := range r.replica.Groups(r.Claims.Client) {
-		if !slices.Contains(r.Claims.Groups, g) {
-			r.leave = append(r.leave, g)
-		}
-	}
-	if len(r.Claims.Groups)+len(r.leave) > 0 {
-		r.tellGroups.want(now)
 	}
 	_ = r.Host.Publish(bus.Msg{ // an older session that does not hear it goes on beside this one
 		Subject: r.Subjects.To(r.spaceName, r.Claims.Client),
@@ -324,68 +309,15 @@ func (r *rights) mayWrite(st *replication.State) bool {
 	return r.Claims.Write && st.Desc.Access.MayWrite(r.Claims.Client)
 }
 
-// repeatGroups has a new holder told the groups, because it may not have what the one
-// before was told. What game servers changed since stays if the replica shows that the client
-// has any group.
-func (r *rights) repeatGroups(now time.Time) {
-	if len(r.Claims.Groups) > 0 && len(r.replica.Groups(r.Claims.Client)) == 0 {
-		r.tellGroups.want(now)
-	}
-}
-
-// advance ends a session whose time is over. It tells the holder the groups of the client, if
-// that is due, and returns when there is more to do. The holder refuses them before it has heard
-// that the client is there.
+// advance ends a session whose time is over, and returns when there is more to do.
 func (r *rights) advance(now, next time.Time) time.Time {
-	if at := r.Claims.Expires; !at.IsZero() {
-		if !now.Before(at) {
-			r.conn.Close(dnp.CloseExpired)
-			return next
-		}
-		next = earlier(next, at)
-	}
-	if !r.tellGroups.ready(now, &next) {
-		return next
-	}
-	r.tellGroups.sent(now, &next)
-	if r.oldHolder {
-		r.publishGroups()
-		return next
-	}
-	w := &replication.Write{Kind: replication.WriteGroups, Join: r.Claims.Groups, Leave: r.leave}
-	r.request(w, func(_ time.Time, a replication.WriteResult, err error) {
-		r.grouped(w.Epoch, err == nil && a.Code == replication.WriteOK, err, true)
-	})
-	return next
-}
-
-// publishGroups tells the groups to a holder of the release before replication.WriteGroups. Such a
-// holder does not answer a write of this kind. Only servers that let edges publish pass this on:
-// deploy/nats/README.md.
-func (r *rights) publishGroups() {
-	m := bus.JSON(r.Subjects.ShardPublish(r.shard, r.spaceName, ""), struct {
-		Op     string   `json:"op"`
-		Client string   `json:"client"`
-		Join   []string `json:"join,omitempty"`
-		Leave  []string `json:"leave,omitempty"`
-	}{"group", r.Claims.Client, r.Claims.Groups, r.leave})
-	epoch := r.epoch
-	r.Host.Request(m, answerWait, func(_ time.Time, answer []byte, err error) {
-		var a struct{ Error *struct{} }
-		r.grouped(epoch, err == nil && json.Unmarshal(answer, &a) == nil && a.Error == nil, err, false)
-	})
-}
-
-// grouped handles the holder's answer. An answer of an earlier epoch means nothing. The
-// edge repeats a request that is refused, because every refusal passes: the names in a
-// token are valid. Without an answer the edge tries the other form, for holders of the other release.
-func (r *rights) grouped(epoch uint64, done bool, err error, written bool) {
+	at := r.Claims.Expires
 	switch {
-	case epoch != 0 && epoch != r.epoch: // in epoch 0 the replica did not know the holder yet
-	case done:
-		r.tellGroups.stop()
-		r.leave = nil
-	case errors.Is(err, bus.ErrTimeout):
-		r.oldHolder = written
+	case at.IsZero():
+		return next
+	case !now.Before(at):
+		r.conn.Close(dnp.CloseExpired)
+		return next
 	}
+	return earlier(next, at)
 }

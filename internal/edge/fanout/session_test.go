@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"encoding/json"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -105,6 +106,30 @@ func (s *sessionTest) replicate() {
 	}
 }
 
+// begin begins the session, and has the holder accept it.
+func (s *sessionTest) begin() {
+	s.session.Begin(start, s.conn)
+	s.spaces.Advance(start)
+	for _, r := range s.host.take() {
+		r.done(start, applied, nil)
+	}
+}
+
+// heard returns what game servers heard: types of events, and messages.
+func (s *sessionTest) heard() string {
+	var all []string
+	for _, m := range s.host.messages {
+		var ev struct{ Type, Reason string }
+		switch {
+		case strings.HasPrefix(m.Subject, "dnp.v1.from."):
+			all = append(all, "message "+string(m.Data))
+		case strings.HasPrefix(m.Subject, "dnp.v1.event.") && json.Unmarshal(m.Data, &ev) == nil:
+			all = append(all, strings.TrimSpace(ev.Type+" "+ev.Reason))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // put makes or replaces a state with a value of one byte.
 func (s *sessionTest) put(op replication.Op) *replication.State {
 	s.Helper()
@@ -195,7 +220,7 @@ func TestKnows(t *testing.T) {
 // TestRefusedOffers: a client that offers states in vain costs no memory.
 func TestRefusedOffers(t *testing.T) {
 	s := newSessionTest(t)
-	s.session.Begin(start, s.conn)
+	s.begin()
 	message := make([]byte, ownBytesMax/2)
 	values, err := wire.ParseValues([]byte{1, 0, 3, 0x39, 0x30})
 	if err != nil {
@@ -222,7 +247,7 @@ func TestRefusedOffers(t *testing.T) {
 // holder does not answer.
 func TestDropsKeepNothing(t *testing.T) {
 	s := newSessionTest(t)
-	s.session.Begin(start, s.conn)
+	s.begin()
 	o := &s.session.ownStates
 	message := make([]byte, ownBytesMax/2)
 	values, err := wire.ParseValues([]byte{1, 0, 3, 0x39, 0x30})
@@ -263,8 +288,8 @@ func TestSlowBeginnings(t *testing.T) {
 	}
 	first.Began, second.Began = at(1), at(2)
 	a, b := rights{peer: first}, rights{peer: second}
-	a.announce(at(3))
-	b.announce(at(4))
+	a.endOthers()
+	b.endOthers()
 	if !a.replaced(at(5), h.messages[1]) || b.replaced(at(5), h.messages[0]) {
 		t.Errorf("ended: the first session %v, the second %v, want only the first", a.replaced(at(5), h.messages[1]), b.replaced(at(5), h.messages[0]))
 	}
@@ -302,50 +327,45 @@ func TestGroupsOfNewHolder(t *testing.T) {
 // applied is the answer of a holder to a write that it applied.
 var applied = replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteOK})
 
-// TestGroupsByWrite follows the form in which the edge tells the groups of a login, because
-// edges may not publish: a holder that does not answer is perhaps of the release before writes of
-// groups, and gets a publish next, until it is silent about that, too, or another has the shard.
-func TestGroupsByWrite(t *testing.T) {
+// TestJoin follows how the edge tells the holder of a session, with the groups of its login: until the holder answers, also when
+// there is none, when it has no room, and when another one comes. Game servers hear nothing of the session before.
+func TestJoin(t *testing.T) {
 	s := newSessionTest(t)
 	s.session.Claims.Groups, s.session.Claims.Expires = []string{"red"}, start.Add(time.Hour)
 	s.session.Begin(start, s.conn)
 	now := start
-	next := func(why, subject string) request {
+	next := func(why string) request {
 		t.Helper()
 		s.spaces.Advance(now)
 		now = now.Add(repeatMax)
 		got := s.host.take()
-		if len(got) != 1 || got[0].Subject != subject {
-			t.Fatalf("%s: the edge sends %+v, want one request on %s", why, got, subject)
+		if len(got) != 1 || got[0].Subject != "dnp.v1.shard.0.write" {
+			t.Fatalf("%s: the edge sends %+v, want one write", why, got)
+		}
+		if strings.Contains(s.heard(), "joined") {
+			t.Fatalf("%s: game servers heard %s, before the holder answered", why, s.heard())
 		}
 		return got[0]
 	}
-	write, publish := "dnp.v1.shard.0.write", "dnp.v1.shard.0.publish.arena"
-	first := next("a login", write)
+	first := next("a login")
 	w, err := replication.ParseWrite(first.Data)
-	if err != nil || w.Kind != replication.WriteGroups || w.Client != "alice" || w.Session != "m" || w.Space != "arena" || !slices.Equal(w.Join, []string{"red"}) {
-		t.Fatalf("the holder is told %+v, %v, want that alice joins red", w, err)
+	if err != nil || w.Kind != replication.WriteJoin || w.Client != "alice" || w.Session != "m" || w.Space != "arena" || !slices.Equal(w.Join, []string{"red"}) {
+		t.Fatalf("the holder is told %+v, %v, want that alice is there, and joins red", w, err)
 	}
 	first.done(now, nil, bus.ErrNoResponders)
-	first = next("the shard has no holder, which says nothing about its release", write)
-	first.done(now, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy}), nil)
-	first = next("the holder has not heard of the session", write)
-	first.done(now, nil, bus.ErrTimeout)
-	second := next("the holder does not answer a write of groups", publish)
-	if string(second.Data) != `{"op":"group","client":"alice","join":["red"]}` {
-		t.Errorf("an older holder is told %s", second.Data)
-	}
-	second.done(now, []byte(`{"error":{}}`), nil)
-	next("the older holder refuses, because it has not heard of the session", publish).done(now, nil, bus.ErrTimeout)
-	next("it does not answer a publish either", write).done(now, nil, bus.ErrTimeout)
-	late := next("and so on", publish)
+	next("the shard has no holder").done(now, replication.AppendWriteResult(nil, replication.WriteResult{Code: replication.WriteBusy}), nil)
+	next("the holder has no room").done(now, nil, bus.ErrTimeout)
+	late := next("the holder does not answer")
 	s.holder(2)
-	third := next("another holder may know writes of groups", write)
-	late.done(now, []byte("{}"), nil)
-	next("the answer of the holder before means nothing", write)
+	third := next("another holder")
+	late.done(now, applied, nil)
+	next("the answer of the holder before means nothing")
 	third.done(now, applied, nil)
 	if s.spaces.Advance(now.Add(time.Minute)); len(s.host.take()) != 0 {
 		t.Error("the holder has answered, and gets more requests")
+	}
+	if s.heard() != "joined" {
+		t.Errorf("game servers heard %q, want joined", s.heard())
 	}
 }
 
@@ -353,7 +373,7 @@ func TestGroupsByWrite(t *testing.T) {
 // learn it once.
 func TestLimited(t *testing.T) {
 	s := newSessionTest(t)
-	s.session.Begin(start, s.conn)
+	s.begin()
 	long := make([]byte, dnp.WholeMax+1)
 	send := func(reply, token string, data []byte, reliable bool) {
 		header := map[string]string{subject.HeaderToken: token}

@@ -226,6 +226,7 @@ func TestSightingsBounds(t *testing.T) {
 		s.say(sees(claims.Client, `[0,0,0]`))
 		session := s.spaces.NewSession(SessionConfig{ID: claims.Client, Claims: claims, Began: start})
 		session.Begin(s.now, s.spaces.Endpoint.LogIn(start, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1), nil, discard{}))
+		session.release()
 	}
 	s.wait(sightingsInterval + lookStep)
 	first := s.heard()
@@ -282,6 +283,7 @@ func TestSightingsOfRestored(t *testing.T) {
 		claims.Client = client
 		session := s.spaces.NewSession(SessionConfig{ID: client, Claims: claims, Began: start})
 		session.Resume(s.now, s.spaces.Endpoint.LogIn(start, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, i}), 1), nil, discard{}), 0, command.Progress{})
+		session.release()
 		return session
 	}
 	s.put("tree", 10, walker)

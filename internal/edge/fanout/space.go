@@ -18,14 +18,15 @@ const reofferInterval = time.Second
 // are linked to, and the sessions. It is the replica's observer.
 type space struct {
 	spaceInfo
-	sessions  []*Session
-	ownByKey  map[string]*ownState // states that sessions of this worker offer
-	levels    levels
-	near      interests
-	sightings sightings
-	emptyAt   time.Time // when a session left last, or the space was needed last
-	now       time.Time // of the latest advance
-	changed   bool      // values of a state, since then
+	sessions   []*Session
+	departures []*departure         // sessions that left; not all have heard of it
+	ownByKey   map[string]*ownState // states that sessions of this worker offer
+	levels     levels
+	near       interests
+	sightings  sightings
+	emptyAt    time.Time // when a session left last, or the space was needed last
+	now        time.Time // of the latest advance
+	changed    bool      // values of a state, since then
 
 	// Which states clients lack for want of links is not stored: when links have ended,
 	// all states are offered to those clients again.
@@ -54,6 +55,7 @@ func (s *space) advance(now time.Time) time.Time {
 	for _, session := range s.sessions {
 		next = session.advance(now, next)
 	}
+	next = s.advanceDepartures(now, next)
 	batch := s.changed
 	s.changed = false
 	next = s.near.advance(now, next, batch)
@@ -77,7 +79,7 @@ func (s *space) noticeEpoch(now time.Time) {
 	if epoch == s.epoch {
 		return
 	}
-	s.epoch, s.oldHolder = epoch, false
+	s.epoch = epoch
 	for _, session := range s.sessions {
 		session.retell(now)
 	}

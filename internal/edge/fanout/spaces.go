@@ -124,7 +124,7 @@ func (s *Spaces) Advance(now time.Time) time.Time {
 // forget ends the spaces that have had no session for some time.
 func (s *Spaces) forget(now time.Time) {
 	s.order = slices.DeleteFunc(s.order, func(sp *space) bool {
-		if len(sp.sessions) > 0 || now.Before(sp.emptyAt.Add(s.Linger)) {
+		if len(sp.sessions)+len(sp.departures) > 0 || now.Before(sp.emptyAt.Add(s.Linger)) {
 			return false
 		}
 		s.Host.Unfollow(sp.spaceName, sp.shard)
@@ -163,15 +163,17 @@ type Presence struct {
 	Session string `json:"session"`
 }
 
-// Presences returns the sessions in a space.
+// Presences returns the sessions in a space of which game servers heard that they joined.
 func (s *Spaces) Presences(name string) []Presence {
 	sp, ok := s.byName[name]
 	if !ok {
 		return nil
 	}
-	all := make([]Presence, len(sp.sessions))
-	for i, session := range sp.sessions {
-		all[i] = Presence{Client: session.Claims.Client, Session: session.ID}
+	all := make([]Presence, 0, len(sp.sessions))
+	for _, session := range sp.sessions {
+		if session.announced {
+			all = append(all, Presence{Client: session.Claims.Client, Session: session.ID})
+		}
 	}
 	return all
 }
