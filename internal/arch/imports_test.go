@@ -127,6 +127,7 @@ var rules = map[string][]string{
 	"internal/bench/nearby": {"internal/bench", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync"},
 	"internal/proc":         {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":         {},
+	"internal/promises":     {}, // tests only
 	"internal/mutants":      {}, // runs the go command, for tests only
 
 	"scripts/godot4":  {}, // writes the addon for Godot 4
