@@ -393,11 +393,15 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 		s.heard = now
 		s.follow(ev.Epoch)
 	case replication.EventChanged:
+		s.follow(ev.Epoch)
 		s.written(ev)
 	case replication.EventLeft:
 		if ev.Reason != "replaced" { // by a newer session of the same client
 			delete(s.groups, ev.Client)
 			delete(s.eyes, ev.Client)
+			for _, key := range s.madeBy(ev.Client) {
+				s.forgetForeign(key)
+			}
 		}
 	case replication.EventCommand:
 		out.Kind = KindCommandSent
