@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -350,6 +351,9 @@ func (s *Space) said(now time.Time, m *nats.Msg) (ev Event, ok bool) {
 			return ev, false
 		}
 		c.reply = m.Reply
+		if ms, err := strconv.ParseUint(m.Header.Get(subject.HeaderTimeout), 10, 32); err == nil {
+			c.until = now.Add(time.Duration(ms) * time.Millisecond)
+		}
 		return Event{Kind: KindCommand, Time: now, Client: c.Client, Session: c.Session, Key: key, Name: c.Name, Command: c}, true
 	}
 	got, ok := s.parseMessage(m.Subject, m.Header, m.Data)

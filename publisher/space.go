@@ -179,8 +179,8 @@ func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() } // fails only
 func (s *Space) Name() string { return s.name }
 
 // Publish applies ops to the copy and waits until the relay has accepted all of them. It
-// sends them together, so that clients see them at once, and returns the position of the
-// batch that has them. If an op cannot be right, nothing is sent and an *Error says why.
+// sends them together, and returns the position of the batch that has them. Changes of many states reach a client in several
+// datagrams, in any order, so it may have some of them a while before the others. If an op cannot be right, nothing is sent and an *Error says why.
 // If the relay refuses an op, an *Error says why, and the other ops stand. An error of ctx
 // takes nothing back: the Space repeats the ops until the relay accepts them, or a later
 // op contradicts them.
