@@ -275,7 +275,11 @@ func (a *assertion) asOf(i int) string {
 }
 
 // json returns the position as ops have it.
-func (p Position) json() string { return fmt.Sprintf("[%d,%d]", p.Epoch, p.Seq) }
+func (p Position) json() string {
+	b := append(make([]byte, 0, 48), '[')
+	b = append(strconv.AppendUint(b, p.Epoch, 10), ',')
+	return string(append(strconv.AppendUint(b, p.Seq, 10), ']'))
+}
 
 // onlyIf returns the position as changes have it, if they are to have one.
 func (p Position) onlyIf(wanted bool) *[2]uint64 {
