@@ -15,6 +15,7 @@ CLUSTERROUNDS ?= 30
 UPGRADEROUNDS ?= 1
 STORETRIES ?= 50
 SEEDS     ?= 2000
+TIMES     ?= 20
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -141,6 +142,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 .PHONY: sim
 sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds in that time, with new seeds or those from SEED on, HOSTILE (half, on, off)
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
+
+.PHONY: promises
+promises: ## Try what INTERFACES.md guarantees TIMES (20) times as often as make test does, over all paths; SEED=N repeats
+	nice $(GO) test -count=1 -timeout 2h ./internal/promises -times $(TIMES) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and expect a simulation or test to notice each

@@ -172,9 +172,25 @@ func TestWrittenValues(t *testing.T) {
 	s.answer(`{"epoch":5,"seq":3,"results":[{}]}`)
 	s.follow(6)
 	s.assertSome(assertMax)
-	if sent := s.answer(`{"epoch":6,"seq":1,"results":[{},{}]}`); !strings.Contains(sent, `"values":{"0":7}`) {
-		t.Errorf("a new relay gets %s, want the value of the game server alone", sent)
+	if sent := s.answer(`{"epoch":6,"seq":1,"results":[{}]}`); !strings.Contains(sent, `"name":"on","value":7,"as_of":[5,3]`) || !strings.Contains(sent, `"name":"hue","value":9,"as_of":[5,2]`) {
+		t.Errorf("a new relay gets %s, want each value with the position at which it was said", sent)
 	}
+	late := func(why, event, want string) {
+		t.Helper()
+		s.event(s.now, []byte(event))
+		if state, _ := s.State("lamp"); fmt.Sprint(state.Value("on")) != want {
+			t.Errorf("%s: the copy has %v, want %s", why, state.Value("on"), want)
+		}
+	}
+	late("a write of before the answer", `{"type":"changed","epoch":5,"seq":2,"key":"lamp","values":{"on":8}}`, "7")
+	late("a write of behind the answer", `{"type":"changed","epoch":6,"seq":1,"key":"lamp","values":{"on":8}}`, "8")
+	if err := s.Post(Set{"lamp", Values{"on": 5}}); err != nil {
+		t.Fatal(err)
+	}
+	next := s.flush(s.now)
+	late("a write before the answer to a set, which the relay applies later", `{"type":"changed","epoch":6,"seq":2,"key":"lamp","values":{"on":6}}`, "5")
+	s.answered(s.now, &nats.Msg{Subject: next.msg.Reply, Data: []byte(`{"epoch":6,"seq":2,"results":[{}]}`)})
+	late("a write behind that answer, in the same batch", `{"type":"changed","epoch":6,"seq":2,"key":"lamp","values":{"on":4}}`, "4")
 	if err := s.Post(Set{"lamp", Values{"hue": 3}}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +211,7 @@ func TestOtherRelay(t *testing.T) {
 	s.follow(6)
 	s.assertSome(assertMax)
 	sent := s.answer(`{"epoch":6,"seq":1,"results":[{},{},{},{}]}`)
-	for _, want := range []string{`{"op":"interest","name":"walker"`, `{"op":"eye","client":"ann"`, `{"op":"group","client":"ann","join":["red"]}`, `{"op":"remove","key":"lamp"}`} {
+	for _, want := range []string{`{"op":"interest","name":"walker"`, `{"op":"eye","client":"ann"`, `{"op":"group","client":"ann","join":["red"]}`, `{"op":"remove","key":"lamp","as_of":[5,2]}`} {
 		if !strings.Contains(sent, want) {
 			t.Errorf("the new relay gets %s, want %s", sent, want)
 		}

@@ -254,7 +254,7 @@ func (s *Space) drain() {
 			continue
 		}
 		if sets := b.take(st); len(sets) > 0 {
-			s.out.push(&pendingOp{topic: topic{topicState, b.key}, verb: "set", sets: sets})
+			s.out.push(&pendingOp{topic: topic{topicState, b.key}, verb: "set", sets: sets, changed: true})
 		}
 	}
 }

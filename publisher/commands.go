@@ -26,14 +26,16 @@ type Command struct {
 	Body            []byte // the game server owns it
 
 	space *Space
-	reply string // where the edge waits; empty for a session in a log
+	reply string    // where the edge waits; empty for a session in a log
+	until time.Time // when the edge has answered by itself; zero if that is not known
 }
 
 // ErrLate reports an answer to a command whose client has got another one, or has left.
 var ErrLate = errors.New("publisher: the client no longer waits for the answer")
 
 // Reply answers the command. For a session in a log, it repeats the answer until an edge has it, or ctx
-// ends; the client gets it once, whichever edges end meanwhile. Otherwise it sends the answer once. ErrLate
+// ends; the client gets it once, whichever edges end meanwhile. Otherwise it sends the answer once, and nil does not say that
+// the client has it: it may have left, or the edge may have answered it (command.Timeout) at the same moment. ErrLate
 // means that the client got another answer, or left. An edge that has an answer after an attempt of this call that it did not confirm is
 // taken to have this one.
 func (c *Command) Reply(ctx context.Context, body []byte) error {
@@ -57,6 +59,9 @@ func (c *Command) answer(ctx context.Context, code command.Code, body []byte) er
 	m := &nats.Msg{Data: body, Header: nats.Header{}}
 	if code != command.OK {
 		m.Header.Set(subject.HeaderCode, code.String())
+	}
+	if !c.until.IsZero() && time.Now().After(c.until) {
+		return ErrLate
 	}
 	if c.reply != "" {
 		m.Subject = c.reply

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -351,6 +352,9 @@ func (s *Space) said(now time.Time, m *nats.Msg) (ev Event, ok bool) {
 			return ev, false
 		}
 		c.reply = m.Reply
+		if ms, err := strconv.ParseUint(m.Header.Get(subject.HeaderTimeout), 10, 32); err == nil {
+			c.until = now.Add(time.Duration(ms) * time.Millisecond)
+		}
 		return Event{Kind: KindCommand, Time: now, Client: c.Client, Session: c.Session, Key: key, Name: c.Name, Command: c}, true
 	}
 	got, ok := s.parseMessage(m.Subject, m.Header, m.Data)
@@ -394,11 +398,15 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 		s.heard = now
 		s.follow(ev.Epoch)
 	case replication.EventChanged:
+		s.follow(ev.Epoch)
 		s.written(ev)
 	case replication.EventLeft:
 		if ev.Reason != "replaced" { // by a newer session of the same client
 			delete(s.groups, ev.Client)
 			delete(s.eyes, ev.Client)
+			for _, key := range s.madeBy(ev.Client) {
+				s.forgetForeign(key)
+			}
 		}
 	case replication.EventCommand:
 		out.Kind = KindCommandSent

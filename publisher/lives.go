@@ -46,7 +46,7 @@ func (l *lives) round(now time.Time) {
 func (l *lives) renewable(o *outbox) bool { return len(l.due) > 0 && len(o.ops) <= assertMax }
 
 // renew makes the states that are due pending, up to assertMax. To say the audience of a state
-// again changes nothing and is short; if the relay does not know the state, results puts it.
+// as the copy knows it changes nothing and is short; if the relay does not know the state, results puts it.
 func (l *lives) renew(now time.Time, s *Space) {
 	l.round(now)
 	if !l.renewable(&s.out) {
@@ -59,7 +59,7 @@ func (l *lives) renew(now time.Time, s *Space) {
 			continue
 		}
 		if !s.pending(topic{topicState, key}) {
-			s.out.push(&pendingOp{topic: topic{topicAudience, key}, verb: "audience"})
+			s.out.push(&pendingOp{topic: topic{topicAudience, key}, verb: "audience", assert: true})
 		}
 	}
 	if l.due = l.due[n:]; len(l.due) == 0 {

@@ -32,7 +32,9 @@ func TestLives(t *testing.T) {
 			t.Fatalf("%s: the relay gets %s, want %d ops", why, body, len(want))
 		}
 	}
-	audience := func(key string) string { return `{"op":"audience","key":"` + key + `","audience":{"all":true}}` }
+	audience := func(key string) string {
+		return `{"op":"audience","key":"` + key + `","audience":{"all":true},"as_of":[0,0]}`
+	}
 	if at, ok := s.lives.next(); ok {
 		t.Fatalf("nothing has a time to live, and a round begins at %v", at)
 	}

@@ -228,6 +228,7 @@ type changeJSON struct {
 	Key      string                     `json:"key"`
 	Values   map[string]json.RawMessage `json:"values,omitzero"`
 	Audience json.RawMessage            `json:"audience,omitzero"`
+	AsOf     *[2]uint64                 `json:"as_of,omitempty"`
 }
 
 // A clientJSON is the JSON form of Group, and of kick.
@@ -256,10 +257,42 @@ type eyeJSON struct {
 	At     []any  `json:"at"`
 }
 
-// append appends the put with its values, those that clients wrote last only if all is set. It is json.Marshal for the
+// An assertion is what a put of the copy has that one of the game server has not: what the copy knows of each part, unless sets has the value.
+type assertion struct {
+	state *state
+	sets  map[string]bool
+}
+
+// asOf returns what the position of value i looks like in the put, or nothing for that of the put.
+func (a *assertion) asOf(i int) string {
+	switch p := a.state.known[i]; {
+	case len(a.sets) > 0 && a.sets[strconv.Itoa(i)]:
+		return "null"
+	case p != a.state.knownPut:
+		return p.json()
+	}
+	return ""
+}
+
+// json returns the position as ops have it.
+func (p Position) json() string {
+	b := append(make([]byte, 0, 48), '[')
+	b = append(strconv.AppendUint(b, p.Epoch, 10), ',')
+	return string(append(strconv.AppendUint(b, p.Seq, 10), ']'))
+}
+
+// onlyIf returns the position as changes have it, if they are to have one.
+func (p Position) onlyIf(wanted bool) *[2]uint64 {
+	if !wanted {
+		return nil
+	}
+	return &[2]uint64{p.Epoch, p.Seq}
+}
+
+// append appends the put with its values, as an assertion unless a is nil. It is json.Marshal for the
 // form that a relay gets again for each state when it takes a space over; what is rare is left to that. The relay's
 // parser has accepted keys, names and types, which therefore need no escapes.
-func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
+func (p *putJSON) append(b []byte, a *assertion) []byte {
 	b = append(append(append(b, `{"op":"put","key":"`...), p.Key...), '"')
 	if p.Message != nil {
 		b = append(append(b, `,"message":`...), mustMarshal(p.Message)...)
@@ -284,18 +317,25 @@ func (p *putJSON) append(b []byte, all bool, theirs []bool) []byte {
 	if p.TTL != "" {
 		b = append(append(append(b, `,"ttl":"`...), p.TTL...), '"')
 	}
+	if a != nil {
+		b = append(append(b, `,"as_of":`...), a.state.knownPut.json()...)
+	}
 	b = append(b, `,"values":[`...)
 	for i := range p.Values {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = p.Values[i].append(b, all || !theirs[i])
+		asOf := ""
+		if a != nil {
+			asOf = a.asOf(i)
+		}
+		b = p.Values[i].append(b, asOf)
 	}
 	return append(b, "]}"...)
 }
 
-// append appends the definition of a value, and its value if that is set.
-func (v *valueJSON) append(b []byte, value bool) []byte {
+// append appends a value, with a position unless that is empty.
+func (v *valueJSON) append(b []byte, asOf string) []byte {
 	b = append(append(append(b, `{"type":"`...), v.Type...), '"')
 	if v.Name != "" {
 		b = append(append(append(b, `,"name":"`...), v.Name...), '"')
@@ -305,9 +345,7 @@ func (v *valueJSON) append(b []byte, value bool) []byte {
 			b = append(append(b, name...), text...)
 		}
 	}
-	if value {
-		raw(`,"value":`, v.Value)
-	}
+	raw(`,"value":`, v.Value)
 	if v.Precision != 0 {
 		b = strconv.AppendFloat(append(b, `,"precision":`...), v.Precision, 'g', -1, 64)
 	}
@@ -325,6 +363,9 @@ func (v *valueJSON) append(b []byte, value bool) []byte {
 	}
 	if len(v.Fields) > 0 {
 		raw(`,"fields":`, mustMarshal(v.Fields))
+	}
+	if asOf != "" {
+		b = append(append(b, `,"as_of":`...), asOf...)
 	}
 	return append(b, '}')
 }

@@ -42,14 +42,29 @@ func (t topic) ofState() bool { return t.kind == topicState || t.kind == topicAu
 // op carries the newest ones.
 type pendingOp struct {
 	topic   topic
-	state   *state // what the topic is about, if it is known; (*copied).of looks it up otherwise
-	verb    string // of the newest Op in it
-	trace   trace  // of the newest Op in it that has one
-	put     bool
-	fresh   bool            // the relay does not have the state
-	sets    map[string]bool // values, by index, or by name if another program put the state
+	state   *state          // what the topic is about, if it is known; (*copied).of looks it up otherwise
+	verb    string          // of the newest Op in it
+	trace   trace           // of the newest Op in it that has one
+	put     bool            // the game server put the state
+	assert  bool            // what the copy has, which the relay takes where it has nothing newer
+	changed bool            // the game server changed what the topic is about
+	sets    map[string]bool // values that it changed, by index, or by name if another program put the state
 	tries   int             // refusals of this op
 	waiters []*waiter
+	next    *pendingOp // with the same topic, of those that wait for answers
+}
+
+// asserts reports whether the op has nothing new.
+func (p *pendingOp) asserts() bool { return p.assert && !p.changed }
+
+// changes reports whether an op of a list changes value i of a state.
+func (p *pendingOp) changes(i int) bool {
+	for ; p != nil; p = p.next {
+		if p.put || len(p.sets) > 0 && p.sets[strconv.Itoa(i)] {
+			return true
+		}
+	}
+	return false
 }
 
 // triesMax is from how many refusals of one op a Space recovers, for a relay may
@@ -61,7 +76,8 @@ func (p *pendingOp) merge(later *pendingOp) {
 	p.verb = later.verb
 	p.trace = later.trace.or(p.trace)
 	p.put = p.put || later.put
-	p.fresh = p.fresh || later.fresh
+	p.assert = p.assert || later.assert
+	p.changed = p.changed || later.changed
 	if p.sets == nil {
 		p.sets = later.sets
 	} else {
@@ -229,7 +245,7 @@ func (s *Space) send(r *request, subject string, body []byte) *transmission {
 	s.last++
 	s.sent[s.last] = r
 	for _, p := range r.ops {
-		s.inFlight[p.topic]++
+		p.next, s.inFlight[p.topic] = s.inFlight[p.topic], p
 	}
 	return &transmission{s.last, &nats.Msg{Subject: subject, Reply: s.in.inbox + strconv.FormatUint(s.last, 10), Data: body, Header: r.trace.header()}}
 }
@@ -251,11 +267,27 @@ func (s *Space) transmitted(now time.Time, t *transmission, err error) {
 // unsend ends the wait for the answer to a request.
 func (s *Space) unsend(id uint64) {
 	for _, p := range s.sent[id].ops {
-		if s.inFlight[p.topic]--; s.inFlight[p.topic] == 0 {
+		s.inFlight[p.topic] = s.inFlight[p.topic].without(p)
+		if s.inFlight[p.topic] == nil {
 			delete(s.inFlight, p.topic)
 		}
 	}
 	delete(s.sent, id)
+}
+
+// without returns a list of ops without p.
+func (l *pendingOp) without(p *pendingOp) *pendingOp {
+	if l == p {
+		l, p.next = p.next, nil
+		return l
+	}
+	for x := l; x != nil; x = x.next {
+		if x.next == p {
+			x.next, p.next = p.next, nil
+			break
+		}
+	}
+	return l
 }
 
 // probe returns the question for the relay's position if the relay was silent for too long.
@@ -350,14 +382,19 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 			s.pauseFor(now, err)
 		case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero(): // the relay has what the op asks for
 			s.accept(p, Position{a.Epoch, a.Seq})
+		case code == replication.CodeUnknownState && p.asserts() && st != nil && st.put == nil && p.tries <= foreignTries:
+			s.delayed.add(now.Add(min(s.p.cfg.Retry<<min(p.tries, 16), foreignPause)), p) // its client or its program has yet to tell the relay of it
 		case p.tries > triesMax:
 			s.refuse(p, code, err.Message)
 		case ours && (!p.put || code == replication.CodeUnknownState) && slices.Contains(contradictions, code):
 			// The relay lost the state, or has an older form of it; or it was removed, and put again meanwhile.
-			p.topic.kind, p.put, p.fresh = topicState, true, true
+			if p.topic.kind == topicAudience {
+				again = append(again, &pendingOp{topic: topic{topicState, p.topic.name}, verb: "put", assert: true})
+			}
+			p.assert = p.assert || p.topic.kind == topicState
 			again = append(again, p)
 		case code == replication.CodeUnknownClient && (p.topic.kind == topicGroups || p.topic.kind == topicEyes): // the relay has yet to hear of the client
-			s.delayed = append(s.delayed, delayedOp{now.Add(s.p.cfg.Retry), p})
+			s.delayed.add(now.Add(s.p.cfg.Retry), p)
 		default:
 			s.refuse(p, code, err.Message)
 		}
@@ -369,6 +406,21 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 // differs from the copy, or is missing.
 var contradictions = []replication.Code{
 	replication.CodeUnknownState, replication.CodeBadRequest, replication.CodeTypeMismatch, replication.CodeOutOfRange,
+}
+
+// A Space repeats what it said about a state of others, which the relay does not know, for about a minute: with growing pauses up to foreignPause,
+// foreignTries times.
+const (
+	foreignPause = 2 * time.Second
+	foreignTries = 40
+)
+
+// A schedule has ops in the order in which they are due.
+type schedule []delayedOp
+
+func (l *schedule) add(at time.Time, p *pendingOp) {
+	i, _ := slices.BinarySearchFunc(*l, at, func(d delayedOp, at time.Time) int { return d.at.Compare(at) })
+	*l = slices.Insert(*l, i, delayedOp{at, p})
 }
 
 // A delayedOp is sent again at a time.
@@ -396,9 +448,73 @@ func (s *Space) accept(p *pendingOp, pos Position) {
 	} else if p.topic.kind == topicInterest && s.interests[name].gone && !s.pending(p.topic) {
 		delete(s.interests, name)
 	} else if st := s.of(p); p.topic.ofState() && st != nil {
-		st.accepted = st.accepted || p.put
-		s.forgetForeign(name)
+		st.accepted = st.accepted || p.put || p.assert && st.put != nil
+		st.know(p, pos)
+		s.forgetForeign(s.keep(st))
 	}
+}
+
+// know notes that a relay has accepted an op: of what it changed the copy knows at which position that was.
+func (st *state) know(p *pendingOp, pos Position) {
+	later := func(known *Position) {
+		if pos.after(*known) {
+			*known = pos
+		}
+	}
+	switch {
+	case p.topic.kind == topicAudience:
+		if p.changed {
+			later(&st.knownWho)
+		}
+	case !st.removedAt.IsZero():
+		if p.changed {
+			later(&st.knownPut)
+		}
+	case st.put == nil:
+		for name := range p.sets {
+			if pos.after(st.knownOf[name]) {
+				st.knownOf[name] = pos
+			}
+		}
+	case p.put:
+		later(&st.knownPut)
+		later(&st.knownWho)
+		for i := range st.known {
+			later(&st.known[i])
+		}
+	default:
+		for name := range p.sets {
+			if i, err := strconv.Atoi(name); err == nil && i < len(st.known) {
+				later(&st.known[i])
+			}
+		}
+	}
+}
+
+// keep remembers what the Space said about a state of others, for relays to come, and returns the key of the oldest one beyond foreignMax, or nothing.
+func (s *copied) keep(st *state) (oldest string) {
+	if st.put != nil || st.kept || st.gone || !st.removedAt.IsZero() {
+		return ""
+	}
+	st.kept = true
+	if s.foreign = append(s.foreign, st.key); len(s.foreign) <= foreignMax {
+		return ""
+	}
+	oldest, s.foreign = s.foreign[0], s.foreign[1:]
+	if old := s.states[oldest]; old != nil {
+		old.kept = false
+	}
+	return oldest
+}
+
+// madeBy returns the foreign states that a client made.
+func (s *copied) madeBy(client string) (keys []string) {
+	for _, key := range s.foreign {
+		if strings.HasPrefix(key, "client."+client+".") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func (s *Space) refuseAll(r *request, code replication.Code, text string) {
@@ -411,7 +527,7 @@ func (s *Space) refuseAll(r *request, code replication.Code, text string) {
 func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 	err := &Error{Op: p.verb + " " + p.topic.name, Code: Code(code), Message: text}
 	s.counters.refused++
-	if len(p.waiters) == 0 {
+	if len(p.waiters) == 0 && !p.asserts() {
 		s.untold = append(s.untold, func() { s.p.cfg.Refused(s.name, err) })
 	}
 	p.settle(Position{}, err)
@@ -457,7 +573,7 @@ func (s *Space) forgetLeft(client string) {
 }
 
 // pending reports whether something about a topic is not settled yet.
-func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight[t] > 0 }
+func (s *Space) pending(t topic) bool { return s.out.ops[t] != nil || s.inFlight[t] != nil }
 
 // follow notes the epoch of an answer or event. A higher one is of another relay, which
 // may lack what the relay before it had not stored.

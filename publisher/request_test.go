@@ -227,18 +227,34 @@ func TestPutForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, form := range []*putJSON{e.put, f.put} {
-		for _, all := range []bool{true, false} {
-			var got, want any
-			expected := *form
-			expected.Values = slices.Clone(form.Values)
-			if !all && len(expected.Values) > 0 {
-				expected.Values[0].Value = nil
-			}
-			text := form.append(nil, all, []bool{true, false})
-			if err := errors.Join(json.Unmarshal(text, &got), json.Unmarshal(mustMarshal(expected), &want)); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("the put is\n%s, want\n%s, %v", text, mustMarshal(expected), err)
-			}
+		var got, want any
+		text := form.append(nil, nil)
+		if err := errors.Join(json.Unmarshal(text, &got), json.Unmarshal(mustMarshal(form), &want)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("the put is\n%s, want\n%s, %v", text, mustMarshal(form), err)
 		}
+	}
+}
+
+// TestAssertForm: a put of the copy has the position of the description, that of each value with another one, and none for a value that is new.
+func TestAssertForm(t *testing.T) {
+	e, err := Put{Key: "k", Values: []Value{{Type: Uint8, Value: 1}, {Type: Uint8, Value: 2}, {Type: Uint8, Value: 3}}}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := newState(e)
+	st.knownPut, st.known = Position{7, 5}, []Position{{7, 5}, {7, 6}, {7, 7}}
+	text := st.appendAssert(nil, map[string]bool{"2": true})
+	got := new(struct {
+		AsOf   []int `json:"as_of"`
+		Values []struct {
+			AsOf json.RawMessage `json:"as_of"`
+		}
+	})
+	if err := json.Unmarshal(text, got); err != nil || !slices.Equal(got.AsOf, []int{7, 5}) || len(got.Values[0].AsOf) != 0 || string(got.Values[1].AsOf) != "[7,6]" || string(got.Values[2].AsOf) != "null" {
+		t.Errorf("the put is\n%s, %v", text, err)
+	}
+	if _, problem := payload.JSON.Parse(text, ""); problem != nil {
+		t.Errorf("the relay refuses %s: %v", text, problem)
 	}
 }
 

@@ -56,8 +56,15 @@ func (s *Space) outgoing(m Outgoing) (*nats.Msg, error) {
 // unless the message arrived when it had just handed the session over. Each further wait is twice as long, up to Config.Timeout.
 const sendPatience = 250 * time.Millisecond
 
-// Send sends a message to a client, reliably and in order, waits for the edge, and returns the number of the message.
-// With sessions in a log the number is a promise that survives the edge.
+// sendLongest is how long Send waits without a deadline: the edge answers when a message is on its way to the client, behind all that wait
+// before it, which may be a MiB at 256 KiB a second and some time without an acknowledgement.
+const sendLongest = time.Minute
+
+// Send sends a message to a client, reliably and in order, waits for the edge until the deadline of ctx, or a minute, and returns the number
+// of the message. A long message takes the time that its path needs. With sessions in a log the number is a promise that survives the edge.
+//
+// The number says that the edge has sent the message, not that the client has it: an edge does not know at once that a client is gone. What a
+// client that left did not acknowledge is lost; KindLeft tells of its end. Let the client answer where that matters.
 //
 // Without a Token, Send tries once, because an answer that is lost does not show that the message is lost: after any
 // error but ErrNotConnected and an *Error the client may receive it or not. With one, Send repeats the message, more
@@ -77,7 +84,7 @@ func (s *Space) Send(ctx context.Context, m Outgoing) (number uint64, err error)
 	if m.Token != 0 {
 		return s.sendOnce(ctx, m.To, out)
 	}
-	reply, err := s.p.request(ctx, out)
+	reply, err := s.p.requestFor(ctx, out, s.p.sendPatience(ctx))
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return 0, ErrNotConnected
@@ -108,7 +115,8 @@ func (s *Space) sendOnce(ctx context.Context, client string, m *nats.Msg) (numbe
 }
 
 // Tell sends a message to a client or Everyone and does not wait. The message is lost if the client is not connected,
-// or NATS is away. The error says that NATS does not take it.
+// or NATS is away. A client that has just connected does not get what is said to
+// Everyone until its edge has told NATS, about a round trip between the two later. The error says that NATS does not take it.
 func (s *Space) Tell(m Outgoing) error {
 	out, err := s.outgoing(m)
 	switch {
@@ -154,6 +162,14 @@ func (s *Space) publishOnce(ctx context.Context, source string, form any) error 
 // request sends m and waits up to Config.Timeout for the reply.
 func (p *Publisher) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	return p.requestFor(ctx, m, p.cfg.Timeout)
+}
+
+// sendPatience returns how long Send waits for an answer of which no repetition is sent: the deadline of ctx decides, or sendLongest.
+func (p *Publisher) sendPatience(ctx context.Context) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return time.Until(at)
+	}
+	return sendLongest
 }
 
 func (p *Publisher) requestFor(ctx context.Context, m *nats.Msg, patience time.Duration) (*nats.Msg, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,9 +51,9 @@ type Space struct {
 
 	out         outbox
 	sent        map[uint64]*request
-	inFlight    map[topic]int // ops of sent, by topic
-	delayed     []delayedOp   // in the order of their times
-	asserting   []*state      // what a new relay has yet to hear of
+	inFlight    map[topic]*pendingOp // lists of the ops of sent, by topic
+	delayed     schedule
+	asserting   []*state // what a new relay has yet to hear of
 	lives       lives
 	last        uint64        // id of the last request
 	backoff     time.Duration // pause after the next failure
@@ -69,7 +70,7 @@ type Space struct {
 func newSpace(p *Publisher, name string) *Space {
 	s := &Space{
 		p: p, name: name, wake: make(chan struct{}, 1), copied: copied{states: map[string]*state{}, groups: map[string]map[string]bool{}, interests: map[string]namedInterest{}, eyes: map[string]json.RawMessage{}},
-		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]int{}, backoff: p.cfg.Retry,
+		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]*pendingOp{}, backoff: p.cfg.Retry,
 	}
 	s.ctx, s.stop = context.WithCancel(p.ctx)
 	return s
@@ -104,8 +105,7 @@ func (s *Space) close() {
 // subscriptions are what the Space hears from NATS. The goroutine of run owns them.
 type subscriptions struct {
 	nc      *nats.Conn
-	answers chan *nats.Msg
-	news    chan *nats.Msg // events, messages and commands, in the order in which NATS brings them
+	news    chan *nats.Msg // answers, events, messages and commands, in the order in which NATS brings them
 	inbox   string         // prefix of the subjects of answers
 	subs    map[string]*nats.Subscription
 	dropped int  // news that NATS dropped
@@ -117,8 +117,8 @@ type wantedSubject struct{ subject, queue string }
 
 // open begins to hear answers and events. It fails only if the connection is closed.
 func (e *subscriptions) open(nc *nats.Conn, answersMax int, events string) error {
-	*e = subscriptions{nc: nc, answers: make(chan *nats.Msg, answersMax), news: make(chan *nats.Msg, newsMax), inbox: nc.NewInbox() + ".", subs: map[string]*nats.Subscription{}}
-	if err := e.hear("answers", wantedSubject{subject: e.inbox + "*"}, e.answers); err != nil {
+	*e = subscriptions{nc: nc, news: make(chan *nats.Msg, answersMax+newsMax), inbox: nc.NewInbox() + ".", subs: map[string]*nats.Subscription{}}
+	if err := e.hear("answers", wantedSubject{subject: e.inbox + "*"}, e.news); err != nil {
 		return err
 	}
 	return e.hear("events", wantedSubject{subject: events}, e.news)
@@ -179,8 +179,8 @@ func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() } // fails only
 func (s *Space) Name() string { return s.name }
 
 // Publish applies ops to the copy and waits until the relay has accepted all of them. It
-// sends them together, so that clients see them at once, and returns the position of the
-// batch that has them. If an op cannot be right, nothing is sent and an *Error says why.
+// sends them together, and returns the position of the batch that has them. Changes of many states reach a client in several
+// datagrams, in any order, so it may have some of them a while before the others. If an op cannot be right, nothing is sent and an *Error says why.
 // If the relay refuses an op, an *Error says why, and the other ops stand. An error of ctx
 // takes nothing back: the Space repeats the ops until the relay accepts them, or a later
 // op contradicts them.
@@ -214,7 +214,9 @@ func (s *Space) Flush(ctx context.Context) error {
 			p.addWaiter(w)
 		}
 		for _, d := range s.delayed {
-			d.op.addWaiter(w)
+			if !d.op.asserts() { // the relay may never hear of that state
+				d.op.addWaiter(w)
+			}
 		}
 		for _, r := range s.sent {
 			for _, p := range r.ops {
@@ -299,10 +301,12 @@ func (s *Space) run() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case m := <-s.in.answers:
-			s.locked(func(now time.Time) { s.answered(now, m) })
 		case m := <-s.in.news:
-			s.hear(m)
+			if strings.HasPrefix(m.Subject, s.in.inbox) {
+				s.locked(func(now time.Time) { s.answered(now, m) })
+			} else {
+				s.hear(m)
+			}
 		case <-s.wake:
 		case <-timer.C:
 		}

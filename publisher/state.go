@@ -11,10 +11,12 @@ import (
 )
 
 // A Space remembers a removal for removedAge, and removedMax of them: a relay that dies
-// may have accepted one without storing it, and its successor restores the state.
+// may have accepted one without storing it, and its successor restores the state. Of states of others to which it said something it remembers
+// the last foreignMax, for the same reason.
 const (
 	removedAge = time.Minute
 	removedMax = 4096
+	foreignMax = 4096
 )
 
 // copied is the copy of what this game server described.
@@ -22,6 +24,7 @@ type copied struct {
 	states  map[string]*state
 	order   []*state                   // states, in the order in which they came, and as many that are gone at most
 	removed []string                   // keys, in the order of their removal
+	foreign []string                   // keys of states of others, in the order in which the relay accepted something; may contain others
 	groups  map[string]map[string]bool // of clients: true = join, false = leave
 
 	interests map[string]namedInterest
@@ -44,16 +47,24 @@ type state struct {
 	names  map[string]int
 	theirs []bool // a client wrote the value last
 
-	values map[string]json.RawMessage // of another program's state, until the relay accepts them
+	values map[string]json.RawMessage // that this Space said, of another program's state; by name
 	who    json.RawMessage            // likewise
 
+	// The positions of what the copy has: of the answers that accepted it, and of the events that named it. They are zero for what no relay has accepted. Another
+	// relay takes from the copy what is newer than what it has.
+	known    []Position          // of the values
+	knownOf  map[string]Position // of values
+	knownWho Position            // of the audience
+	knownPut Position            // of everything else; of a removed state, of the removal
+
+	kept      bool      // in the list of foreign states
 	bound     *binding  // of the Bound that put the state; nil if there is none
 	accepted  bool      // a relay has had the state
 	removedAt time.Time // zero: the state exists
 }
 
 func newState(e op) *state {
-	st := &state{key: e.parsed.Key, put: e.put, bound: e.bound, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values))}
+	st := &state{key: e.parsed.Key, put: e.put, bound: e.bound, names: make(map[string]int, len(e.parsed.Values)), theirs: make([]bool, len(e.parsed.Values)), known: make([]Position, len(e.parsed.Values))}
 	for i, v := range e.parsed.Values {
 		st.defs = append(st.defs, v.ValueDef)
 		if v.Name != "" {
@@ -85,6 +96,24 @@ func (st *state) decode(name string, raw json.RawMessage) any {
 // writable reports whether clients may write the state.
 func (st *state) writable() bool { return string(st.put.Access) != string(readOnly) }
 
+// appendForeign appends a set of what this Space said about the state of another program: what is not of sets counts where the relay has nothing newer.
+func (st *state) appendForeign(b []byte, sets map[string]bool) []byte {
+	if len(st.values) == 0 {
+		return b
+	}
+	form := changeJSON{Op: "set", Key: st.key, Values: st.values}
+	body := mustMarshal(form)
+	b = append(append(b, body[:len(body)-1]...), `,"as_of":{`...)
+	comma := ""
+	for name := range st.values {
+		if !sets[name] {
+			b = append(append(append(append(append(b, comma...), '"'), name...), `":`...), st.knownOf[name].json()...)
+			comma = ","
+		}
+	}
+	return append(b, "}}"...)
+}
+
 // check checks the values of a Set.
 func (st *state) check(e op) error {
 	for _, set := range e.parsed.Sets {
@@ -115,10 +144,10 @@ func (st *state) set(values map[string]json.RawMessage) map[string]bool {
 	return sets
 }
 
-// appendPut appends the put that makes the state. Unless the relay lacks the state, the
-// put leaves out values that clients wrote, so that the relay keeps its own.
-func (st *state) appendPut(b []byte, fresh bool) []byte {
-	return st.put.append(b, fresh || !st.writable(), st.theirs)
+// appendAssert appends the put that makes the state where the relay does not know it, and otherwise brings it what is newer here than there. The
+// values of sets are new.
+func (st *state) appendAssert(b []byte, sets map[string]bool) []byte {
+	return st.put.append(b, &assertion{state: st, sets: sets})
 }
 
 // appendSet appends a set of these values as the copy has them; nothing if none is left.
@@ -144,17 +173,6 @@ func (st *state) appendSet(b []byte, key string, sets map[string]bool) []byte {
 		return b[:start]
 	}
 	return append(b, "}}"...)
-}
-
-// ours returns the values that no client wrote last.
-func (st *state) ours() map[string]bool {
-	sets := map[string]bool{}
-	for i, theirs := range st.theirs {
-		if !theirs {
-			sets[strconv.Itoa(i)] = true
-		}
-	}
-	return sets
 }
 
 // check checks ops against the copy, each as if the ops before it were applied.
@@ -208,7 +226,7 @@ func (s *Space) check(list []op) error {
 
 // apply applies an op to the copy and makes it pending.
 func (s *Space) apply(now time.Time, e op, w *waiter) {
-	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, verb: verb(e.source), trace: e.trace}
+	p := &pendingOp{topic: topic{topicState, e.parsed.Key}, verb: verb(e.source), trace: e.trace, changed: true}
 	switch o := e.source.(type) {
 	case Put:
 		st := newState(e)
@@ -235,10 +253,10 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 		s.forgetRemoved(now)
 	case Audience:
 		st := s.state(o.Key)
-		if st.put != nil {
-			st.put.Audience, p.put = e.who, true
+		if p.topic.kind = topicAudience; st.put != nil {
+			st.put.Audience = e.who
 		} else {
-			st.who, p.topic.kind = e.who, topicAudience
+			st.who = e.who
 		}
 	case Group:
 		p.topic = topic{topicGroups, o.Client}
@@ -258,7 +276,7 @@ func (s *Space) apply(now time.Time, e op, w *waiter) {
 func (s *copied) state(key string) *state {
 	st, ok := s.states[key]
 	if !ok {
-		st = &state{key: key, values: map[string]json.RawMessage{}}
+		st = &state{key: key, values: map[string]json.RawMessage{}, knownOf: map[string]Position{}}
 		s.add(st)
 	}
 	return st
@@ -318,32 +336,36 @@ func (s *Space) clear(time.Time) error {
 	}
 	clear(s.states)
 	clear(s.interests)
-	s.order, s.removed, s.asserting, s.lives = nil, nil, nil, lives{}
+	s.order, s.removed, s.foreign, s.asserting, s.lives = nil, nil, nil, nil, lives{}
 	return nil
 }
 
-// written applies the values that a client wrote, except those about which a newer op of
-// this Space is pending.
+// written applies the values that a client wrote, except those that an op of this Space changes later, and those of which the copy has a later
+// position. Answers and events come in the order in which the relay applied ops and writes, so an op without an answer is later than the write.
 func (s *Space) written(ev eventJSON) {
 	st := s.states[ev.Key]
 	if st == nil || st.put == nil || !st.removedAt.IsZero() {
 		return
 	}
-	p := s.out.ops[topic{topicState, ev.Key}]
+	at, t := Position{ev.Epoch, ev.Seq}, topic{topicState, ev.Key}
+	late := false
 	for name, v := range ev.Values {
 		i, ok := st.index(name)
-		if !ok || p != nil && (p.put || p.sets[strconv.Itoa(i)]) {
+		if !ok || st.known[i].after(at) || s.inFlight[t].changes(i) || s.out.ops[t].changes(i) {
 			continue
 		}
 		if st.bound.adopt(i, v, false) {
-			st.put.Values[i].Value, st.theirs[i] = v, true
+			st.put.Values[i].Value, st.theirs[i], st.known[i] = v, true, at
+			late = late || at.Epoch < s.epoch
 		}
+	}
+	if late { // the relay that holds the space may lack it
+		s.out.push(&pendingOp{topic: t, state: st, verb: "put", assert: true})
 	}
 }
 
-// reassert makes the whole copy pending, for a relay that took the space over. It leaves
-// out values that clients wrote: unless the relay lacks the state, its values are newer
-// than those of the events.
+// reassert makes the whole copy pending, for a relay that took the space over. What that relay has may be newer than the copy: clients and
+// other publishers went on. So each part of the copy has the position at which it was said, and the relay takes what is newer than its own.
 //
 // A copy may be large, so that run makes it pending in parts: a Post between them does not wait for all of it.
 func (s *Space) reassert() {
@@ -370,18 +392,30 @@ func (s *Space) assertSome(most int) {
 	n := min(len(s.asserting), most)
 	for _, st := range s.asserting[:n] {
 		switch {
-		case st.gone || st.put == nil: // a state that was put again is pending or accepted
+		case st.gone: // a state that was put again is pending or accepted
 		case !st.removedAt.IsZero():
-			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "remove"})
-		case st.writable():
-			s.out.push(&pendingOp{topic: topic{topicAudience, st.key}, state: st, verb: "audience"})
-			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "set", sets: st.ours()})
+			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "remove", assert: true})
+		case st.put != nil:
+			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "put", assert: true})
+			if st.knownWho.after(st.knownPut) {
+				s.out.push(&pendingOp{topic: topic{topicAudience, st.key}, state: st, verb: "audience", assert: true})
+			}
 		default:
-			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "put", put: true})
+			s.out.assertForeign(st)
 		}
 	}
 	if s.asserting = s.asserting[n:]; len(s.asserting) == 0 {
 		s.asserting = nil
+	}
+}
+
+// assertForeign makes pending what this Space said about the state of another program or a client.
+func (o *outbox) assertForeign(st *state) {
+	if st.who != nil {
+		o.push(&pendingOp{topic: topic{topicAudience, st.key}, state: st, verb: "audience", assert: true})
+	}
+	if len(st.values) > 0 {
+		o.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "set", assert: true})
 	}
 }
 
@@ -402,16 +436,23 @@ func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 	switch {
 	case st == nil:
 		return b
-	case p.topic.kind == topicAudience && st.put != nil && st.removedAt.IsZero():
-		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: st.put.Audience})...)
-	case p.topic.kind == topicAudience && st.who != nil:
-		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: st.who})...)
 	case p.topic.kind == topicAudience:
-		return b
+		who := st.who
+		if st.put != nil {
+			who = st.put.Audience
+		}
+		if who == nil || !st.removedAt.IsZero() {
+			return b
+		}
+		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: who, AsOf: st.knownWho.onlyIf(p.assert && !p.changed)})...)
 	case !st.removedAt.IsZero():
-		return append(b, mustMarshal(changeJSON{Op: "remove", Key: name})...)
+		return append(b, mustMarshal(changeJSON{Op: "remove", Key: name, AsOf: st.knownPut.onlyIf(p.assert && !p.changed)})...)
 	case p.put && st.put != nil:
-		return st.appendPut(b, p.fresh)
+		return st.put.append(b, nil)
+	case p.assert && st.put != nil:
+		return st.appendAssert(b, p.sets)
+	case p.assert:
+		return st.appendForeign(b, p.sets)
 	}
 	return st.appendSet(b, name, p.sets)
 }

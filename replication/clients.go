@@ -484,7 +484,7 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	if w.Audience == AudienceAllBut {
 		desc.Audience = Audience{Kind: AudienceAllBut, Clients: []string{w.Client}}
 	}
-	if err := s.replace(st, desc, c, owned); err != nil {
+	if err := s.replace(st, desc, c, owned, Condition{}); err != nil {
 		return err
 	}
 	p.owned = append(p.owned, s.states.byKey[key])

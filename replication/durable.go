@@ -15,7 +15,7 @@ const numberMax = 1 << 55
 // A Durable is one state in the form of the durable store.
 type Durable struct {
 	Number uint64
-	Data   []byte // Describe and all keyframes; nil for a removed state
+	Data   []byte // Describe, all keyframes and StoredAt; nil for a removed state
 }
 
 // A durableQueue lists the states that changed since they were stored, oldest change first.
@@ -59,6 +59,7 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 		d := Durable{Number: e.st.Number}
 		if !e.st.dead {
 			d.Data = e.st.appendRecords(nil, nil, appendStoredDescribe(nil, e.st.Desc))
+			d.Data = s.batch.last().appendRecord(d.Data, e.st.Number)
 		}
 		b = append(b, d)
 	}
@@ -132,7 +133,7 @@ func (s *Store) Restore(number uint64, data []byte) (replaced uint64, err error)
 		other.refs, other.introduced, replaced = nil, false, other.Number
 		s.detach(other)
 	}
-	st := &stored{State: *a.st, introduced: true, dirty: netstate.NewMask(len(a.st.schema.defs))}
+	st := &stored{State: *a.st, introduced: true, dirty: netstate.NewMask(len(a.st.schema.defs)), said: &said{all: a.position}}
 	s.scratch = appendDescribe(s.scratch[:0], st.Desc)
 	st.sum = crc32.ChecksumIEEE(s.scratch)
 	for range st.schema.ranges {
@@ -151,11 +152,17 @@ func (a *assembly) durable(c *schemas, data []byte) error {
 		if m.Ref != view.NoRef || m.Entity.State() != a.number {
 			return errMessage
 		}
+		if m.Message == view.StoredAt {
+			if a.position, ok = readPosition(m.Data); !ok {
+				return errMessage
+			}
+			continue
+		}
 		if err := a.record(c, m.Entity.View(), m); err != nil {
 			return err
 		}
 	}
-	if records.Err() != nil || !a.whole() {
+	if records.Err() != nil || !a.whole() || a.position == (Position{}) {
 		return errMessage
 	}
 	return nil
@@ -181,6 +188,8 @@ type assembly struct {
 	parts  []byte // of the Describe
 	st     *State // from the Describe on; holds its schema
 	next   int    // view whose keyframe comes next
+
+	position Position // of StoredAt
 }
 
 // part reads a DescribePart.

@@ -22,6 +22,7 @@ type edited struct {
 	index  int
 	off, n int // in bytes
 	null   bool
+	only   Condition
 }
 
 func (e *edit) reset(values int) {
@@ -41,7 +42,10 @@ func emptyMask(m *netstate.Mask, n int) netstate.Mask {
 }
 
 // add adds a literal for value i.
-func (e *edit) add(c *schema, i int, l Literal) *Error {
+func (e *edit) add(c *schema, i int, l Literal) *Error { return e.addIf(c, i, l, Condition{}) }
+
+// addIf adds a literal under a condition.
+func (e *edit) addIf(c *schema, i int, l Literal, only Condition) *Error {
 	if e.given.Has(i) {
 		return Errorf(CodeBadRequest, "%s is given twice", c.label(i))
 	}
@@ -59,7 +63,7 @@ func (e *edit) add(c *schema, i int, l Literal) *Error {
 	}
 	e.bytes = b
 	e.varied = e.varied || c.fields[i].Type.Variable()
-	e.values = append(e.values, edited{i, off, len(b) - off, null})
+	e.values = append(e.values, edited{i, off, len(b) - off, null, only})
 	return nil
 }
 
@@ -150,12 +154,17 @@ func (st *stored) fits(e *edit, message []byte) *Error {
 	return nil
 }
 
-// applyEdit changes the values of st and marks them for emission. It returns how many changed.
+// applyEdit changes the values of st, but those that their conditions forbid, and marks them for emission. It returns how many changed.
 func (s *Store) applyEdit(st *stored, e *edit) (changed int) {
+	now := s.batch.next()
 	for _, v := range e.values {
+		if !st.allows(v.only, v.index) {
+			continue
+		}
 		if s.applyValue(st, v.index, e.bytes[v.off:v.off+v.n], v.null) {
 			changed++
 		}
+		st.say(&s.journal, v.index, v.only.position(now))
 	}
 	return changed
 }

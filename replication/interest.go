@@ -528,5 +528,5 @@ func (r *records) set(key string, data []byte) *Error {
 		r.store.applyEdit(st, &r.store.edit)
 		return nil
 	}
-	return r.store.replace(st, Description{Key: key}, c, nil)
+	return r.store.replace(st, Description{Key: key}, c, nil, Condition{})
 }

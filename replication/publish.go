@@ -39,6 +39,8 @@ type Op struct {
 
 	Key string // put, set, remove, audience
 
+	Only Condition // of put, but for its values; of remove and audience
+
 	// Of put. For an existing state, a field that is not given keeps its value. A new
 	// state gets its key as message, no farewell, read-only access, and all clients as
 	// audience.
@@ -83,12 +85,15 @@ type PutValue struct {
 	// Value is the content. nil keeps the current content if the layout stays the same,
 	// and is null or zero otherwise.
 	Value Literal
+
+	Only Condition
 }
 
 // A SetValue changes one value.
 type SetValue struct {
 	Name  string // a name, or an index in digits
 	Value Literal
+	Only  Condition
 }
 
 // A Publish is one message of a publisher.
@@ -263,7 +268,7 @@ func (s *Store) set(op *Op) *Error {
 		if v.Value == nil {
 			return Errorf(CodeBadRequest, "%s has no content", st.schema.label(i))
 		}
-		if err := s.edit.add(st.schema, i, v.Value); err != nil {
+		if err := s.edit.addIf(st.schema, i, v.Value, v.Only); err != nil {
 			return err
 		}
 	}
@@ -283,7 +288,9 @@ func (s *Store) remove(op *Op) *Error {
 	if err != nil {
 		return err
 	}
-	s.detach(st)
+	if st.allows(op.Only, st.detailsPart()) {
+		s.detach(st)
+	}
 	return nil
 }
 
@@ -314,7 +321,14 @@ func (s *Store) audience(op *Op) *Error {
 		return err
 	}
 	s.expiries.mention(st)
-	return s.redescribe(st, op.description(st), st.schema)
+	if !st.allows(op.Only, st.audiencePart()) {
+		return nil
+	}
+	if err := s.redescribe(st, op.description(st), st.schema); err != nil {
+		return err
+	}
+	st.say(&s.journal, st.audiencePart(), op.Only.position(s.batch.next()))
+	return nil
 }
 
 // redescribe gives st another description and a schema of the same layout.
@@ -370,27 +384,66 @@ func (s *Store) put(op *Op) *Error {
 	s.edit.reset(len(defs))
 	for i := range op.Values {
 		if l := op.Values[i].Value; l != nil {
-			if err := s.edit.add(c, i, l); err != nil {
+			if err := s.edit.addIf(c, i, l, op.Values[i].Only); err != nil {
 				return err
 			}
 		}
 	}
 	old := s.states.byKey[op.Key]
+	if old != nil && op.Only.Given {
+		s.expiries.mention(old)
+		if op, c, err = old.narrow(op, c); op == nil {
+			return err
+		}
+	}
 	desc := op.description(old)
-	desc.Message = op.linkMessage(old, desc.Message, defs)
+	desc.Message = op.linkMessage(old, desc.Message, c.defs)
 	if op.HasInterest {
 		edited := s.edit // the record of an interest needs another
 		s.edit = edit{}
-		desc.Interest, err = s.records.interestOf(op, defs)
+		desc.Interest, err = s.records.interestOf(op, c.defs)
 		s.edit = edited
 		if err != nil {
 			return err
 		}
 	}
-	if old != nil && old.schema.sameLayout(c) {
-		return s.update(old, desc, c)
+	if old == nil || !old.schema.sameLayout(c) {
+		return s.replace(old, desc, c, nil, op.Only)
 	}
-	return s.replace(old, desc, c, nil)
+	if err := s.update(old, desc, c); err != nil {
+		return err
+	}
+	said := op.Only.position(s.batch.next())
+	if op.HasAudience || op.HasDetails {
+		old.say(&s.journal, old.audiencePart(), said)
+	}
+	if old.allows(op.Only, old.detailsPart()) {
+		old.say(&s.journal, old.detailsPart(), said)
+	}
+	return nil
+}
+
+// narrow returns the part of a put with a condition that was not said later, nil for none, and the schema that st gets.
+func (st *stored) narrow(op *Op, c *schema) (*Op, *schema, *Error) {
+	details := st.allows(op.Only, st.detailsPart())
+	if !st.schema.sameLayout(c) {
+		switch {
+		case details:
+			return op, c, nil
+		case slices.ContainsFunc(op.Values, func(v PutValue) bool { return v.Value != nil && !v.Only.Given }):
+			return nil, nil, Errorf(CodeTypeMismatch, "the state %q got another form later", op.Key)
+		}
+		return nil, nil, nil
+	}
+	part := *op
+	if !st.allows(op.Only, st.audiencePart()) {
+		part.HasAudience, part.HasDetails = false, false
+	}
+	if !details {
+		part.HasMessage, part.HasDescribe, part.HasFarewell, part.HasAccess, part.HasPriority, part.HasTTL, part.HasInterest = false, false, false, false, false, false, false
+		c = st.schema
+	}
+	return &part, c, nil
 }
 
 // update applies the description and the edit to a state of the same layout.
@@ -407,7 +460,7 @@ func (s *Store) update(st *stored, desc Description, c *schema) *Error {
 }
 
 // replace makes a state from the description and the edit, and removes old unless it is nil.
-func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership) *Error {
+func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownership, only Condition) *Error {
 	if len(c.ranges) > view.PerState {
 		return Errorf(CodeTooLarge, "the values need %d views, at most %d are allowed", len(c.ranges), view.PerState)
 	}
@@ -424,8 +477,16 @@ func (s *Store) replace(old *stored, desc Description, c *schema, owned *ownersh
 	}
 	st := &stored{State: newState(s.next, &desc, c), owned: owned, dirty: netstate.NewMask(len(c.defs))}
 	st.sum = sum
+	now := s.batch.next()
+	if only.Given || owned != nil {
+		st.said = &said{all: only.position(now)}
+	}
 	for _, v := range s.edit.values {
 		st.set(v.index, s.edit.bytes[v.off:v.off+v.n], v.null)
+		st.say(&s.journal, v.index, v.only.position(now))
+	}
+	if owned != nil {
+		st.say(&s.journal, st.audiencePart(), Position{}) // what a game server has said about it counts
 	}
 	if err := st.fits(&edit{varied: true}, desc.Message); err != nil {
 		return err

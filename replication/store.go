@@ -74,7 +74,8 @@ type Store struct {
 type stored struct {
 	State
 	dirty netstate.Mask // values to emit
-	refs  []view.RefID  // by view, once introduced
+	said  *said
+	refs  []view.RefID // by view, once introduced
 
 	introduced bool // replicas know the state
 	redescribe bool // the description changed since the last batch

@@ -157,7 +157,7 @@ func tower(key string, values ...Literal) Op {
 func set(key string, pairs ...any) Op {
 	op := Op{Kind: OpSet, Key: key}
 	for i := 0; i < len(pairs); i += 2 {
-		op.Sets = append(op.Sets, SetValue{pairs[i].(string), pairs[i+1].(Literal)})
+		op.Sets = append(op.Sets, SetValue{Name: pairs[i].(string), Value: pairs[i+1].(Literal)})
 	}
 	return op
 }

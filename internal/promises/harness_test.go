@@ -305,39 +305,58 @@ func (w *world) publish(ops ...publisher.Op) publisher.Position {
 	return pos
 }
 
-// truth is what the relay says of all states: the values as JSON by key and name.
-func (w *world) truth() map[string]map[string]string {
+// A listed is a state as the relay lists it.
+type listed struct {
+	Key      string
+	Audience json.RawMessage
+	Values   []struct {
+		Name  string
+		Value json.RawMessage
+	}
+}
+
+// list asks the relay for all states until one answers.
+func (w *world) list() []listed {
 	w.Helper()
 	for w.ctx.Err() == nil {
 		m, err := w.nc.RequestWithContext(w.ctx, "dnp.v1.get.demo", []byte("{}"))
 		var a struct {
 			Error  any
-			States []struct {
-				Key    string
-				Values []struct {
-					Name  string
-					Value json.RawMessage
-				}
-			}
+			States []listed
 		}
-		if err != nil || json.Unmarshal(m.Data, &a) != nil || a.Error != nil { // no relay serves the space at the moment
-			continue
+		if err == nil && json.Unmarshal(m.Data, &a) == nil && a.Error == nil { // else no relay serves the space at the moment
+			return a.States
 		}
-		r := map[string]map[string]string{}
-		for _, s := range a.States {
-			v := map[string]string{}
-			for i, x := range s.Values {
-				if x.Name == "" {
-					x.Name = strconv.Itoa(i)
-				}
-				v[x.Name] = string(x.Value)
-			}
-			r[s.Key] = v
-		}
-		return r
 	}
 	w.Fatal("no relay answers")
 	return nil
+}
+
+// truth is what the relay says of all states: the values as JSON by key and name.
+func (w *world) truth() map[string]map[string]string {
+	w.Helper()
+	r := map[string]map[string]string{}
+	for _, s := range w.list() {
+		r[s.Key] = map[string]string{}
+		for i, x := range s.Values {
+			if x.Name == "" {
+				x.Name = strconv.Itoa(i)
+			}
+			r[s.Key][x.Name] = string(x.Value)
+		}
+	}
+	return r
+}
+
+// audience is what the relay says of the audience of a state; empty if it does not have the state.
+func (w *world) audience(key string) string {
+	w.Helper()
+	for _, s := range w.list() {
+		if s.Key == key {
+			return string(s.Audience)
+		}
+	}
+	return ""
 }
 
 // eventually waits until f is true.

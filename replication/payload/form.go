@@ -233,7 +233,7 @@ var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave", "reason",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
 	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
-	"interest", "at", "axes", "bands", "within", "beyond", "events", "ttl",
+	"interest", "at", "axes", "bands", "within", "beyond", "events", "ttl", "as_of",
 }
 
 // fields are the members of one object, each at most once and not parsed. The first error

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"strconv"
@@ -83,10 +84,10 @@ var ops = map[string]struct {
 	kind   replication.OpKind
 	fields []string
 }{
-	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "interest", "ttl", "values"}},
-	"set":      {replication.OpSet, []string{"op", "key", "values"}},
-	"remove":   {replication.OpRemove, []string{"op", "key"}},
-	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod"}},
+	"put":      {replication.OpPut, []string{"op", "key", "message", "describe", "farewell", "access", "audience", "priority", "lod", "interest", "ttl", "values", "as_of"}},
+	"set":      {replication.OpSet, []string{"op", "key", "values", "as_of"}},
+	"remove":   {replication.OpRemove, []string{"op", "key", "as_of"}},
+	"audience": {replication.OpAudience, []string{"op", "key", "audience", "lod", "as_of"}},
 	"group":    {replication.OpGroup, []string{"op", "client", "join", "leave"}},
 	"interest": {replication.OpInterest, append([]string{"op", "name"}, interestFields...)},
 	"eye":      {replication.OpEye, []string{"op", "client", "at"}},
@@ -112,12 +113,16 @@ func parseOp(op *replication.Op, f *fields, subjectKey string) {
 		parsePut(op, f)
 	case replication.OpSet:
 		required(f, "values", kindObject, &op.Sets, setValues, `set needs "values"`)
+		setConditions(op, f)
+	case replication.OpRemove:
+		optional(f, "as_of", kindArray, &op.Only, asOf)
 	case replication.OpAudience:
 		op.HasAudience = optional(f, "audience", kindAny, &op.Audience, parseAudience)
 		op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
 		if !op.HasAudience && !op.HasDetails {
 			f.fail(badRequest(`audience needs "audience" or "lod"`))
 		}
+		optional(f, "as_of", kindArray, &op.Only, asOf)
 	case replication.OpGroup, replication.OpKick:
 		required(f, "client", kindString, &op.Client, token, `the op needs "client"`)
 		optional(f, "join", kindArray, &op.Join, tokens)
@@ -166,10 +171,74 @@ func parsePut(op *replication.Op, f *fields) {
 	op.HasDetails = optional(f, "lod", kindArray, &op.Details, lod)
 	op.HasTTL = optional(f, "ttl", kindString, &op.TTL, parseTTL)
 	putInterest(op, f)
-	required(f, "values", kindArray, &op.Values, putValues, `put needs "values"`)
+	optional(f, "as_of", kindArray, &op.Only, asOf)
+	required(f, "values", kindArray, &op.Values, putValues(op.Only), `put needs "values"`)
 }
 
-func putValues(_ string, n node) (values []replication.PutValue, err *replication.Error) {
+// asOf parses a condition: the position up to which the publisher knows what was said, an array of an epoch and a sequence number.
+func asOf(name string, n node) (c replication.Condition, err *replication.Error) {
+	var p [2]uint64
+	i, ok := 0, true
+	for l := n.list(); ok && l.some(); i++ {
+		number := l.element()
+		if i == len(p) || number.kind() != kindNumber && number.kind() != kindString {
+			ok = false
+			break
+		}
+		b, err := number.appendValue(nil, typeUint64)
+		if err != nil {
+			return c, err.In(strconv.Quote(name))
+		}
+		p[i] = binary.LittleEndian.Uint64(b)
+	}
+	if !ok || i != len(p) {
+		return c, badRequest("field %q: want an epoch and a sequence number", name)
+	}
+	return replication.Condition{AsOf: replication.Position{Epoch: p[0], Seq: p[1]}, Given: true}, nil
+}
+
+// setConditions parses the conditions of a set: one of all its values, or those of some by name.
+func setConditions(op *replication.Op, f *fields) {
+	n, given := f.get("as_of")
+	if !given || f.err != nil {
+		return
+	}
+	if n.kind() == kindArray {
+		all, err := asOf("as_of", n)
+		f.err = err
+		for i := range op.Sets {
+			op.Sets[i].Only = all
+		}
+		return
+	}
+	if n.kind() != kindObject {
+		f.err = wantField("as_of", kindObject, n)
+		return
+	}
+	index := make(map[string]int, len(op.Sets))
+	for i := range op.Sets {
+		index[op.Sets[i].Name] = i
+	}
+	for l := n.list(); l.some() && f.err == nil; {
+		name, value, err := l.member()
+		i, ok := index[name]
+		switch {
+		case err != nil:
+			f.err = err
+		case !ok || value.kind() != kindArray || op.Sets[i].Only.Given:
+			f.err = badRequest(`field "as_of": value %q: want one of the values, once, with an epoch and a sequence number`, clip(name))
+		default:
+			op.Sets[i].Only, f.err = asOf("as_of", value)
+		}
+	}
+}
+
+// putValues parses the values of a put. Those without a condition of their own have that of the put.
+func putValues(only replication.Condition) func(string, node) ([]replication.PutValue, *replication.Error) {
+	return func(_ string, n node) ([]replication.PutValue, *replication.Error) { return valuesOf(n, only) }
+}
+
+func valuesOf(n node, only replication.Condition) (values []replication.PutValue, err *replication.Error) {
 	l := n.list()
 	if !l.some() {
 		return nil, badRequest("a state has at least one value")
@@ -180,7 +249,7 @@ func putValues(_ string, n node) (values []replication.PutValue, err *replicatio
 		if i >= netstate.ValuesMax {
 			return nil, tooManyValues()
 		}
-		values = append(values, replication.PutValue{})
+		values = append(values, replication.PutValue{Only: only})
 		v := &values[i]
 		if err := putValue(v, i, l.element()); err != nil {
 			return nil, err
@@ -206,7 +275,7 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 		v.Name = strings.Clone(v.Name)
 		what = "value " + strconv.Quote(v.Name)
 	}
-	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields")
+	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields", "as_of")
 	if f.err != nil {
 		return f.err
 	}
@@ -222,6 +291,11 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	}
 	optional(&f, "null", kindAny, &v.Null, substitute(&v.ValueDef))
 	v.Bounds = parseBounds(v.Type, &f)
+	if only, ok := f.get("as_of"); ok && only.isNull() {
+		v.Only = replication.Condition{} // even if the put has one
+	} else {
+		optional(&f, "as_of", kindArray, &v.Only, asOf)
+	}
 	if f.err != nil {
 		return f.err.In(what)
 	}

@@ -2,6 +2,7 @@ package payload
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,17 @@ func TestParseRefuses(t *testing.T) {
 		{put(`"priority":257`), "bad_request", "priority 257"},
 		{put(`"priority":1.5`), "bad_request", "priority 1.5"},
 		{put(`"priority":"1"`), "bad_request", `"priority": want number`},
+		{put(`"as_of":7`), "bad_request", `"as_of": want array`},
+		{put(`"as_of":[7]`), "bad_request", "an epoch and a sequence number"},
+		{put(`"as_of":[7,1,2]`), "bad_request", "an epoch and a sequence number"},
+		{put(`"as_of":[-1,2]`), "out_of_range", "as_of"},
+		{put(`"as_of":[1.5,2]`), "type_mismatch", "as_of"},
+		{put(`"as_of":[[],2]`), "bad_request", "an epoch and a sequence number"},
+		{`{"op":"set","key":"k","values":{"hp":1},"as_of":{"hp":7}}`, "bad_request", `value "hp"`},
+		{`{"op":"set","key":"k","values":{"hp":1},"as_of":{"mp":[7,1]}}`, "bad_request", `value "mp"`},
+		{`{"op":"set","key":"k","values":{"hp":1},"as_of":{"hp":[7,1],"hp":[7,1]}}`, "bad_request", `value "hp"`},
+		{`{"op":"set","key":"k","values":{"hp":1},"as_of":7}`, "bad_request", `"as_of"`},
+		{`{"op":"kick","client":"c","as_of":[7,1]}`, "bad_request", `"as_of"`},
 		{put(`"ttl":30`), "bad_request", `"ttl": want string`},
 		{put(`"ttl":"30"`), "bad_request", `ttl "30": want a time of 1s to 168h`},
 		{put(`"ttl":"999ms"`), "bad_request", "ttl"},
@@ -373,5 +385,34 @@ func TestParseKeepsNothing(t *testing.T) {
 	clear(body)
 	if op := p.Ops[0]; op.Key != "tower" || op.Values[0].Name != "hp" || op.Values[0].Value != literal("93.5") {
 		t.Errorf("the ops changed with the body: %+v", op)
+	}
+}
+
+// TestConditions: the position up to which a publisher knows what was said, for a whole put and for values alone.
+func TestConditions(t *testing.T) {
+	p := mustParse(t, `{"ops":[
+		{"op":"put","key":"k","as_of":[7,"12"],"values":[{"type":"uint8","value":1},{"type":"uint8","value":1,"as_of":[7,13]},{"type":"uint8","value":1,"as_of":null}]},
+		{"op":"set","key":"k","values":{"a":1,"b":2},"as_of":{"b":[7,14]}},
+		{"op":"set","key":"k","values":{"a":1,"b":2},"as_of":[7,15]},
+		{"op":"audience","key":"k","audience":{"all":true},"as_of":[7,16]},
+		{"op":"remove","key":"k","as_of":[7,17]}]}`, "")
+	var got []uint64 // sequence numbers, 0 without a condition
+	note := func(c replication.Condition) {
+		if c.Given && c.AsOf.Epoch != 7 {
+			t.Errorf("the epoch of %+v", c)
+		}
+		got = append(got, c.AsOf.Seq)
+	}
+	for i := range p.Ops {
+		note(p.Ops[i].Only)
+		for _, v := range p.Ops[i].Values {
+			note(v.Only)
+		}
+		for _, v := range p.Ops[i].Sets {
+			note(v.Only)
+		}
+	}
+	if want := []uint64{12, 12, 13, 0, 0, 0, 14, 0, 15, 15, 16, 17}; !slices.Equal(got, want) {
+		t.Errorf("conditions %v, want %v", got, want)
 	}
 }

@@ -112,6 +112,7 @@ const (
 	RefIDAssign  MessageID = 9  // uint16, addressed by EntityID
 	Describe     MessageID = 16 // description of the state, on view 0
 	DescribePart MessageID = 17 // bytes in front of the next Describe
+	StoredAt     MessageID = 18 // position up to which a stored state is complete; only in the durable store
 )
 
 // A Record is one message to one view.

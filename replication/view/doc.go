@@ -78,8 +78,8 @@
 //	RefId 0xFFFF              [NoRef]: an EntityId follows
 //	direct messages           none: every record is routed. A stored state has records that are
 //	                          addressed by EntityId.
-//	message ids from 16 on    there commands of a view; here those of the additions [Describe] and
-//	                          [DescribePart]
+//	message ids from 16 on    there commands of a view; here those of the additions [Describe],
+//	                          [DescribePart] and [StoredAt]
 //	keyframe request          a repair request (package replication): the lists of EntityIds with
 //	                          checksums, and of RefIds, are those of the request for states. A
 //	                          replica that missed a batch asks for batches instead.
