@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,7 +21,7 @@ type carrier interface {
 	flush() error
 
 	// read waits until datagrams come, due (zero time = never) or wake, and calls receive for each. The
-	// data are valid during the call. It returns udp.ErrWoken, os.ErrDeadlineExceeded, a *resumedError,
+	// data are valid during the call. It returns udp.ErrWoken, os.ErrDeadlineExceeded, errResumed,
 	// or an error that ends the connection, which is an *EndError if the carrier knows a reason.
 	read(due time.Time, receive func([]byte)) error
 
@@ -45,10 +46,10 @@ type carrier interface {
 
 // A carrierStatus says how a carrier is.
 type carrierStatus struct {
-	up      bool  // it can transmit; otherwise it drops what it is given
-	resumes bool  // it may lose its connection and make another one
-	trouble error // why it cannot transmit, or could not a moment ago; nil if it knows no reason
-	stats   CarrierStats
+	up       bool  // it can transmit; otherwise it drops what it is given
+	reliable bool  // it loses nothing while a connection lasts
+	trouble  error // why it cannot transmit, or could not a moment ago; nil if it knows no reason
+	stats    CarrierStats
 }
 
 // CarrierStats are counters of what brings the datagrams of a [Client]. Over UDP there is one connection,
@@ -59,12 +60,8 @@ type CarrierStats struct {
 	DroppedOut  uint64 // datagrams to the edge, because there was no connection or it took nothing
 }
 
-// A resumedError is what read returns when a carrier that had lost its connection has another one.
-type resumedError struct {
-	heard time.Time // when something came over the lost connection for the last time
-}
-
-func (e *resumedError) Error() string { return "client: the session is resumed" }
+// errResumed is what read returns when a carrier that had lost its connection has another one.
+var errResumed = errors.New("client: the session is resumed")
 
 // defaultPort is where edges listen.
 const defaultPort = "3413"

@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/outbox"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -122,6 +123,10 @@ type Config struct {
 	// others.
 	StatesMax int
 
+	// Plain says that the server is no edge of dnprelay. The client says nothing then but what DNP has: values that it sets are
+	// sent once, as by other libraries, and may get lost.
+	Plain bool
+
 	// Link tells of a state that came, Unlink of one that ended: the game removed it, this
 	// client may not see it any more, the edge refuses a state that this client offers, or the
 	// connection ends.
@@ -130,6 +135,10 @@ type Config struct {
 	// Change tells which values of a state the edge changed, by index in order. The list is valid
 	// during the call. A value that arrives again is no change.
 	Change func(c *Client, s *State, changed []int)
+
+	// Refused tells that the edge or the game refused a value that this client set, and why. The state has the true value
+	// already, or soon.
+	Refused func(*Client, *State, *WriteError)
 
 	// Message tells of a message to this client. Its data are valid during the call.
 	Message func(*Client, Message)
@@ -160,9 +169,7 @@ type Client struct {
 	mu       sync.Mutex
 	endpoint *dnp.Endpoint
 	conn     *dnp.Conn
-	dialed   time.Time
-	trip     time.Duration // a round trip, or crossMax if that is less
-	remember time.Duration // how long a write is remembered after its last repeat
+	hello    hello
 	made     bool
 	ready    bool // made, and logged in if there is a login
 	ended    error
@@ -172,9 +179,11 @@ type Client struct {
 
 	states  map[wire.LinkID]*State
 	own     map[*dnp.Source]*State
-	writing map[*State]struct{} // states with values that this client set and still repeats
-	flushAt time.Time           // no sending of values before
-	scrubAt time.Time           // when the values of own states are sent again
+	outbox  outbox.Outbox[valueKey] // values that this client set and the edge has not acknowledged
+	flushAt time.Time               // no first sending of values before
+
+	keys      []valueKey     // scratch of sendWrites
+	valueRefs []dnp.ValueRef // scratch of refs
 
 	queued      []int // sizes of reliable messages that were not sent yet
 	queuedBytes int
@@ -227,15 +236,13 @@ const wholeMax = 1357
 // dial connects by a carrier, which it closes at the end.
 func dial(ctx context.Context, way carrier, cfg Config) (*Client, error) {
 	c := &Client{
-		cfg: cfg.withDefaults(), carrier: way, done: make(chan struct{}), dialed: time.Now(), remember: 2 * crossMax,
-		states: map[wire.LinkID]*State{}, own: map[*dnp.Source]*State{}, writing: map[*State]struct{}{},
+		cfg: cfg.withDefaults(), carrier: way, done: make(chan struct{}),
+		states: map[wire.LinkID]*State{}, own: map[*dnp.Source]*State{},
 	}
-	if way.status().resumes {
-		c.remember = rememberResumed
-	}
+	c.outbox.Reliable = way.status().reliable
 	var err error
 	if c.endpoint, err = dnp.New(c.cfg.endpoint(way.size())); err == nil {
-		c.conn, err = c.endpoint.Connect(c.dialed, way.peer())
+		c.conn, err = c.endpoint.Connect(time.Now(), way.peer())
 	}
 	if err != nil {
 		return nil, errors.Join(err, way.close())
@@ -264,8 +271,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// endpoint returns the configuration of the protocol. The client itself repeats the values that it set,
-// because a repeat must stop when another value of the edge comes.
+// endpoint returns the configuration of the protocol. The client itself repeats the values that it set, until the edge
+// acknowledges them.
 func (cfg *Config) endpoint(datagramMax int) dnp.Config {
 	return dnp.Config{
 		Profile:        cfg.Profile,
@@ -314,7 +321,7 @@ func (c *Client) Send(data []byte) error {
 	if err := c.over(); err != nil {
 		return err
 	}
-	if c.commands.said {
+	if c.hello.said {
 		data = command.AppendRaw(nil, data)
 	}
 	return c.send(data)

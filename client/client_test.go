@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/outbox"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/auth"
 	"github.com/dnprelay/dnprelay/internal/edgetest"
@@ -341,7 +343,7 @@ func (c deafCarrier) Send(to netip.AddrPort, b []byte) {
 	c.carrier.Send(to, b)
 }
 
-// TestRepeats: a value arrives although the first four datagrams with it get lost. There are five.
+// TestRepeats: a value arrives although the first four datagrams with it get lost: the client repeats it until the edge acknowledges it.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan edgetest.Write, 100)
@@ -360,6 +362,120 @@ func TestRepeats(t *testing.T) {
 	}
 	if w := receive(t, wrote, "the last repeat"); w.State != "tower" || w.Index != 0 {
 		t.Errorf("the edge got %+v", w)
+	}
+}
+
+// An echoCarrier keeps copies of the LinkUpdates of the edge, and delivers them once more when it is told.
+type echoCarrier struct {
+	carrier
+	kept  [][]byte
+	again *atomic.Bool
+}
+
+func (c *echoCarrier) read(due time.Time, receive func([]byte)) error {
+	if c.again.CompareAndSwap(true, false) {
+		for _, p := range c.kept {
+			receive(p)
+		}
+	}
+	return c.carrier.read(due, func(p []byte) {
+		if p[0] == byte(wire.CommandLinkUpdate) {
+			c.kept = append(c.kept, bytes.Clone(p))
+		}
+		receive(p)
+	})
+}
+
+// TestOrder: a datagram that comes late replaces no newer value, neither one of the edge nor one that the client set.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	way, err := openUDP(edgetest.Start(t, edgetest.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again atomic.Bool
+	var j journal
+	c, err := dial(patient(t), &echoCarrier{carrier: way, again: &again}, j.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tower := await(t, c, "tower")
+	for _, v := range []float64{60, 70} {
+		if err := c.Send([]byte("hp")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, c, "the edge sets 50", func() bool { return tower.At(0).Float() == 50 })
+		if err := tower.SetConfirmed(patient(t), "", v); err == nil {
+			t.Error("a value without a name was set")
+		}
+		ended := make(chan outbox.Result, 1)
+		if err := tower.set(0, v, func(r outbox.Result) { ended <- r }); err != nil {
+			t.Fatal(err)
+		}
+		if r := receive(t, ended, "the end of the write"); r != (outbox.Result{}) {
+			t.Errorf("the write ended with %+v", r)
+		}
+	}
+	again.Store(true)
+	if err := c.Send([]byte("echo ready")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, c, "the answer behind the late datagrams", func() bool { return !again.Load() && j.has("< ready true") })
+	if hp := tower.At(0).Float(); hp != 70 {
+		t.Errorf("late datagrams make hp %v, want 70", hp)
+	}
+}
+
+// TestSetConfirmed: a program can wait until the game has a value.
+func TestSetConfirmed(t *testing.T) {
+	t.Parallel()
+	refused := make(chan error, 1)
+	c := connect(t, edgetest.Start(t, edgetest.Config{Describe: true, Loss: 0.2}), Config{Refused: func(_ *Client, _ *State, err *WriteError) { refused <- err }})
+	tower := await(t, c, "tower")
+	for _, v := range []float64{1, 2, 2, 3} {
+		if err := tower.SetConfirmed(patient(t), "hp", v); err != nil {
+			t.Errorf("hp %v: %v", v, err)
+		}
+	}
+	const want = `client: setting hp of state "tower" is refused: bounds`
+	if err := tower.SetConfirmed(patient(t), "hp", 101); err == nil || err.Error() != want {
+		t.Errorf("101 is beyond what the edge takes: %v, want %s", err, want)
+	}
+	if err := receive(t, refused, "the refusal"); err.Error() != want {
+		t.Errorf("Config.Refused hears %v", err)
+	}
+	until(t, c, "the true value", func() bool { return tower.Value("hp").Float() == 3 })
+	if err := tower.SetConfirmed(patient(t), "nothing", 1); err == nil {
+		t.Error("a value that does not exist was set")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tower.SetConfirmed(ctx, "hp", 4); !errors.Is(err, context.Canceled) {
+		t.Errorf("without patience: %v", err)
+	}
+}
+
+// TestPlain: a client that is told so says nothing but DNP, and sends values once.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	wrote, messages := make(chan edgetest.Write, 10), make(chan []byte, 10)
+	c := connect(t, edgetest.Start(t, edgetest.Config{Describe: true, Wrote: wrote, Received: messages}), Config{Plain: true})
+	tower := await(t, c, "tower")
+	if err := tower.SetConfirmed(patient(t), "hp", 5); !errors.Is(err, ErrUnconfirmed) {
+		t.Errorf("a server that confirms nothing: %v, want %v", err, ErrUnconfirmed)
+	}
+	if w := receive(t, wrote, "the value"); w.State != "tower" || w.Index != 0 {
+		t.Errorf("the edge got %+v", w)
+	}
+	if err := c.Send([]byte{0xC5, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if m := receive(t, messages, "a message"); string(m) != "\xC5\x01" {
+		t.Errorf("the first message is %x, want c501: no hello, no envelope", m)
+	}
+	if n := c.outbox.Len(); n != 0 {
+		t.Errorf("%d writes wait", n)
 	}
 }
 
@@ -478,34 +594,6 @@ func TestStatesMax(t *testing.T) {
 		drops = stats.Drops[dnp.DropLinksFull]
 		return drops > 0
 	})
-}
-
-// TestCrossing: of a value and a write that cross each other on the way, the write is the later one; any
-// other value of the edge is.
-func TestCrossing(t *testing.T) {
-	start := time.Unix(1000, 0)
-	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	for _, c := range []struct {
-		what      string
-		sent, now time.Time
-		value     string
-		want      bool
-	}{
-		{"the write was not sent", time.Time{}, at(500), "new", true},
-		{"sooner than an answer can come", at(0), at(9), "new", true},
-		{"another value, later", at(0), at(10), "new", false},
-		{"the value that the write replaced, as late as an answer may come", at(0), at(19), "old", true},
-		{"the edge refused the write", at(0), at(20), "old", false},
-	} {
-		s := &State{client: &Client{trip: 10 * time.Millisecond, writing: map[*State]struct{}{}}}
-		s.writes = map[int]*write{3: {previous: []byte("old"), sent: c.sent}}
-		if got := s.crosses(3, []byte(c.value), c.now); got != c.want {
-			t.Errorf("%s: crosses is %v", c.what, got)
-		}
-		if len(s.writes) == 1 != c.want {
-			t.Errorf("%s: %d writes are repeated", c.what, len(s.writes))
-		}
-	}
 }
 
 // TestManyWritersConverge: clients that write the same value at the same time end with one value.

@@ -33,10 +33,35 @@ const abandonedTime = time.Minute
 
 // commands are the commands without an answer. Client.mu guards them.
 type commands struct {
-	said    bool // hello: what begins like an envelope is put into one
-	granted bool // the edge answered: what begins like an envelope is one
-	next    uint16
-	open    map[uint16]*openCommand
+	next uint16
+	open map[uint16]*openCommand
+}
+
+// A hello is what became of the client's opting in. Client.mu guards it.
+type hello struct {
+	dialed  time.Time // when the connection was made
+	said    bool      // what begins like an envelope is put into one
+	granted command.Capabilities
+}
+
+// helloWait is how long values wait for the answer to the hello. A server that does not answer is none of dnprelay.
+const helloWait = 3 * time.Second
+
+// answered reports whether the edge answered: what begins like an envelope is one.
+func (h *hello) answered() bool { return h.granted != 0 }
+
+// writes reports whether the edge takes numbered writes.
+func (h *hello) writes() bool { return h.granted&command.Writes != 0 }
+
+// settledAt returns when it is known whether the edge takes numbered writes, but not before another time.
+func (h *hello) settledAt(c *Client, at time.Time) time.Time {
+	if c.cfg.Plain || h.answered() {
+		return at
+	}
+	if by := h.dialed.Add(helloWait); by.After(at) {
+		return by
+	}
+	return at
 }
 
 // An openCommand is a command without an answer.
@@ -69,7 +94,7 @@ func (c *Client) Command(ctx context.Context, key, name string, body []byte) (an
 }
 
 func (c *Client) command(ctx context.Context, q command.Request) ([]byte, error) {
-	if err := c.sayHello(ctx); err != nil {
+	if err := c.helloAnswered(ctx); err != nil {
 		return nil, err
 	}
 	var cmd *openCommand
@@ -98,15 +123,24 @@ func (c *Client) command(ctx context.Context, q command.Request) ([]byte, error)
 	return cmd.answer.Body, nil
 }
 
-// sayHello opts in, once, and waits for the answer of the edge.
-func (c *Client) sayHello(ctx context.Context) error {
+// sayHello opts in, once. mu is held.
+func (c *Client) sayHello() {
+	has := command.Commands
+	if !c.cfg.Plain {
+		has |= command.Writes
+	}
+	if !c.hello.said && c.over() == nil {
+		c.hello.said = c.send(command.AppendHello(nil, has)) == nil
+	}
+}
+
+// helloAnswered opts in and waits for the answer of the edge.
+func (c *Client) helloAnswered(ctx context.Context) error {
 	granted := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.commands.said && c.over() == nil {
-			c.commands.said = c.send(command.AppendHello(nil)) == nil
-		}
-		return c.commands.granted
+		c.sayHello()
+		return c.hello.answered()
 	}
 	if err := c.Until(ctx, granted); err != nil {
 		if ctx.Err() != nil {
@@ -160,16 +194,18 @@ func (c *Client) request(q *command.Request) (*openCommand, error) {
 // the program. mu is held.
 func (c *Client) envelope(m *Message) bool {
 	p := &c.commands
-	if !m.Reliable || !p.said || !command.IsEnvelope(m.Data) {
+	if !m.Reliable || !c.hello.said || !command.IsEnvelope(m.Data) {
 		return true
 	}
 	env, err := command.Parse(m.Data)
 	hello := err == nil && env.Kind == command.KindAnswer && env.Answer.ID == command.HelloID
 	switch {
-	case !p.granted && !hello:
+	case !c.hello.answered() && !hello:
 		return true
 	case hello:
-		p.granted = true
+		if c.hello.granted = env.Answer.Granted(); c.hello.writes() {
+			c.conn.ExpectOrder()
+		}
 	case err != nil:
 	case env.Kind == command.KindRaw:
 		m.Data = env.Raw

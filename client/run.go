@@ -11,10 +11,6 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 )
 
-// scrubInterval is the time after which all values of own states are sent again. The repeats of a value
-// that changed get lost together in one case of 400 where 30 % of all datagrams do.
-const scrubInterval = 10 * time.Second
-
 // run drives the endpoint until the connection ends.
 func (c *Client) run() {
 	defer close(c.done)
@@ -24,8 +20,8 @@ func (c *Client) run() {
 			break
 		}
 		err := c.carrier.read(due, c.receive)
-		if resumed, ok := errors.AsType[*resumedError](err); ok {
-			c.resume(resumed.heard)
+		if errors.Is(err, errResumed) {
+			c.resume()
 		} else if err != nil && !passing(err) {
 			c.fail(err)
 		}
@@ -45,7 +41,7 @@ func (c *Client) turn() (due time.Time, ended bool) {
 	now := time.Now()
 	up := c.carrier.status().up
 	if up { // otherwise values wait, and the newest ones are sent when the session is resumed
-		c.sendValues(now)
+		c.sendWrites(now)
 	}
 	due, ended = c.nextTimeout(now, up), c.ended != nil
 	c.ready = c.ready || c.made && !ended && (c.login() == nil || c.endpoint.Undelivered(c.conn) == 0)
@@ -60,17 +56,6 @@ func (c *Client) turn() (due time.Time, ended bool) {
 		return time.Time{}, true
 	}
 	return due, ended
-}
-
-// sendValues sends the values that are due. mu is held.
-func (c *Client) sendValues(now time.Time) {
-	c.repeatWrites(now)
-	c.scrub(now)
-	if c.endpoint.Pending() && !now.Before(c.flushAt) {
-		c.endpoint.Flush(now, c.carrier)
-		c.flushAt = now.Add(c.cfg.UpdateInterval)
-		c.noteSent(now)
-	}
 }
 
 // advance lets the endpoint do what is due. It is apart from turn because the functions of the program
@@ -94,15 +79,7 @@ func (c *Client) nextTimeout(now time.Time, up bool) time.Time {
 	if !up {
 		return due
 	}
-	if c.endpoint.Pending() {
-		due = earlier(due, c.flushAt)
-	}
-	for s := range c.writing {
-		for _, w := range s.writes {
-			due = earlier(due, w.due)
-		}
-	}
-	return earlier(due, c.scrubAt)
+	return earlier(due, c.writesAt())
 }
 
 // earlier returns the earlier of two times, of which the zero time is never.
@@ -126,6 +103,7 @@ type call struct {
 	state   *State
 	changed []int
 	message Message
+	refused *WriteError
 }
 
 // tell releases mu and calls the functions of the program. Data of a message alias buffers that stay
@@ -143,6 +121,8 @@ func (c *Client) tell(calls []call) {
 			c.cfg.Unlink(c, e.state)
 		case e.kind == dnp.EventUpdate && c.cfg.Change != nil:
 			c.cfg.Change(c, e.state, e.changed)
+		case e.kind == dnp.EventWriteEnded && c.cfg.Refused != nil:
+			c.cfg.Refused(c, e.state, e.refused)
 		}
 	}
 }
@@ -172,13 +152,14 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 		case dnp.EventLinkUp:
 			if s := c.own[e.Source]; s != nil && !s.linked {
 				s.linked = true
-				c.scrubAt = earlier(c.scrubAt, now.Add(scrubInterval))
 				calls = append(calls, call{kind: e.Kind, state: s})
 			}
 		case dnp.EventUpdate:
-			if s, changed := c.update(e, now); len(changed) > 0 {
+			if s, changed := c.update(e); len(changed) > 0 {
 				calls = append(calls, call{kind: e.Kind, state: s, changed: changed})
 			}
+		case dnp.EventWriteEnded:
+			calls = c.writeEnded(e, now, calls)
 		case dnp.EventLinkDown:
 			if s := c.unlink(e); s != nil {
 				calls = append(calls, call{kind: e.Kind, state: s})
@@ -191,9 +172,12 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 
 // connected notes that the edge answered, and logs in.
 func (c *Client) connected(now time.Time) {
-	c.made, c.trip = true, min(now.Sub(c.dialed), crossMax)
+	c.made = true
 	if login := c.login(); login != nil { // the edge ignores everything before it
 		_ = c.conn.Send(login, 0) // a new connection has room for it
+	}
+	if c.hello.dialed = now; !c.cfg.Plain {
+		c.sayHello()
 	}
 }
 

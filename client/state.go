@@ -2,13 +2,17 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
+	"github.com/dnprelay/dnprelay/dnp/outbox"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
@@ -33,28 +37,30 @@ type State struct {
 	linked bool
 	values *netstate.State
 	source *dnp.Source
-	writes map[int]*write
+	orders []wire.Order // of the datagrams with the newest values; nil for none
 }
 
-// A write is a value that this client set, while it may not have arrived: a LinkUpdate has no
-// acknowledgement.
-type write struct {
-	previous []byte // what the write replaced
-	sent     time.Time
-	step     int
-	due      time.Time // when the value is sent again
+// A valueKey names a value of a state, among those that the edge has not acknowledged.
+type valueKey struct {
+	state *State
+	index int
 }
 
-// writeSteps are the times after the first sending at which a value is sent again.
-var writeSteps = []time.Duration{60 * time.Millisecond, 180 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}
+// A WriteError says why the edge or the game refused a value that this client set.
+type WriteError struct {
+	Key  string // of the state
+	Name string // of the value, or its index
+	Code string // refused, not_authorised, bounds, rate, no_state or busy
+}
 
-// crossMax bounds the time in which a value of the edge counts as one that crossed a write on its way. The edge
-// repeats values for longer, so that a client that is wrong about it learns the truth.
-const crossMax = 100 * time.Millisecond
+// Error says what happened.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("client: setting %s of state %q is refused: %s", e.Name, e.Key, e.Code)
+}
 
-// rememberResumed is how long a write is remembered where a connection may turn out to be lost: longer than it takes
-// to find out.
-const rememberResumed = 8 * time.Second
+// ErrUnconfirmed reports that it is not known what became of a value: its link or the connection ended first, or the server
+// confirms no writes.
+var ErrUnconfirmed = errors.New("client: the write is not confirmed")
 
 // Key returns the name of the state: the link message as text, or the key that is in it.
 func (s *State) Key() string { return s.key }
@@ -148,12 +154,51 @@ func (s *State) Set(name string, v any) error {
 }
 
 // SetAt sets a value, to a number, a string, a []byte for data, a slice or array of numbers for points,
-// vectors and quaternions, a Value, or a map[string]any with all components of data that has Fields. The state has the value at once, and the edge soon. If the game
-// refuses it, the edge sends the true value, and Config.Change tells of it.
+// vectors and quaternions, a Value, or a map[string]any with all components of data that has Fields. The state has the value at once, and
+// keeps it until the edge says that the game has it, or something newer: then the state has what the edge sends. If the value is
+// refused, Config.Refused tells why, and Config.Change of the true value. The client repeats the write until it hears from the
+// edge, and the game gets it once. See SetConfirmed.
 //
 // The error names what does not fit. A state that the edge links as read-only cannot be set, nor one
 // that has no link any more.
-func (s *State) SetAt(index int, v any) error {
+func (s *State) SetAt(index int, v any) error { return s.set(index, v, nil) }
+
+// SetConfirmed sets the value with this name and waits until the game has it, or something newer. The error is that of Set, a
+// [*WriteError] if the value is refused, [ErrUnconfirmed], or that of ctx; after the latter two the game may have the value. A
+// function of Config must not call it.
+func (s *State) SetConfirmed(ctx context.Context, name string, v any) error {
+	i, ok := s.index[name]
+	if !ok {
+		return fmt.Errorf("client: state %q has no value %q", s.key, name)
+	}
+	ended := make(chan outbox.Result, 1)
+	if err := s.set(i, v, func(r outbox.Result) { ended <- r }); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case r := <-ended:
+		switch {
+		case r.Refused:
+			return s.writeError(i, r.Code)
+		case r.Lost:
+			return ErrUnconfirmed
+		}
+		return nil
+	}
+}
+
+func (s *State) writeError(index int, code wire.RefusalCode) *WriteError {
+	name := s.Name(index)
+	if name == "" {
+		name = strconv.Itoa(index)
+	}
+	return &WriteError{Key: s.key, Name: name, Code: code.String()}
+}
+
+// set sets a value. done, unless it is nil, is called with the result while Client.mu is held.
+func (s *State) set(index int, v any, done func(outbox.Result)) error {
 	if index < 0 || index >= s.Len() {
 		return fmt.Errorf("client: state %q has %d values, no value %d", s.key, s.Len(), index)
 	}
@@ -161,7 +206,7 @@ func (s *State) SetAt(index int, v any) error {
 	if err != nil {
 		return fmt.Errorf("client: state %q, value %d: %w", s.key, index, err)
 	}
-	c := s.client
+	c, key := s.client, valueKey{s, index}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -170,32 +215,23 @@ func (s *State) SetAt(index int, v any) error {
 	case s.source == nil:
 		return fmt.Errorf("client: state %q has no link any more", s.key)
 	}
-	previous := bytes.Clone(s.values.Value(index))
-	if !s.values.Set(index, encoded) {
-		return nil
+	switch changed := s.values.Set(index, encoded); {
+	case changed:
+		c.outbox.Set(key, done)
+		c.wake()
+	case done == nil:
+	case c.outbox.Pending(key):
+		c.outbox.Wait(key, done)
+	default:
+		done(outbox.Result{}) // the edge has it
 	}
-	if old := s.writes[index]; old != nil {
-		previous = old.previous
-	}
-	s.note(index, &write{previous: previous})
 	return nil
-}
-
-// note makes the next flush send a value.
-func (s *State) note(index int, w *write) {
-	s.source.Changed(index)
-	if s.writes == nil {
-		s.writes = map[int]*write{}
-	}
-	s.writes[index] = w
-	s.client.writing[s] = struct{}{}
-	s.client.wake()
 }
 
 // end forgets the link.
 func (s *State) end() {
-	s.linked, s.source, s.writes = false, nil, nil
-	delete(s.client.writing, s)
+	s.linked, s.source = false, nil
+	s.client.outbox.Drop(func(k valueKey) bool { return k.state == s })
 }
 
 // A Field is a value of a state that this client offers, or a component of a data value (State.Fields).
@@ -320,45 +356,63 @@ func (c *Client) find(e *dnp.Event) *State {
 	return nil
 }
 
-// update applies values of the edge and returns the indices of those that are new.
-func (c *Client) update(e *dnp.Event, now time.Time) (s *State, changed []int) {
+// update applies values of the edge and returns the indices of those that are new. A value in a datagram that a later one
+// overtook is older than what the state has.
+func (c *Client) update(e *dnp.Event) (s *State, changed []int) {
 	if s = c.find(e); s == nil {
 		return nil, nil
 	}
 	first := len(c.indices)
 	for index, value, ok := e.Update.Next(); ok; index, value, ok = e.Update.Next() {
-		if !s.crosses(index, value, now) && s.values.Set(index, value) {
+		if s.orders != nil && e.Order < s.orders[index] {
+			continue
+		}
+		s.order(index, e.Order)
+		if c.outbox.Receive(valueKey{s, index}, e.Order, value) && s.values.Set(index, value) {
 			c.indices = append(c.indices, index)
 		}
 	}
 	return s, c.indices[first:]
 }
 
-// crosses reports whether a value crosses a write of this client on the way, so that the write is the
-// later one: it comes sooner than an answer can, or it is the value that the write replaced and comes as
-// late as an answer may. Any other value ends the repeats of the write: the edge has it, or others have
-// written since, whom a repeat would overwrite.
-func (s *State) crosses(index int, value []byte, now time.Time) bool {
-	if len(s.writes) == 0 {
-		return false
+// order notes that values of datagrams below an order are older than what the state has.
+func (s *State) order(index int, order wire.Order) {
+	if order == 0 {
+		return
 	}
-	w := s.writes[index]
-	if w == nil {
-		return false
+	if s.orders == nil {
+		s.orders = make([]wire.Order, s.Len())
 	}
-	since := now.Sub(w.sent)
-	if w.sent.IsZero() || since < s.client.trip || since < 2*s.client.trip && bytes.Equal(value, w.previous) {
-		return true
-	}
-	s.forget(index)
-	return false
+	s.orders[index] = max(s.orders[index], order)
 }
 
-func (s *State) forget(index int) {
-	delete(s.writes, index)
-	if len(s.writes) == 0 {
-		delete(s.client.writing, s)
+// writeEnded ends a write of which the edge tells the result, and returns what the program hears of it.
+func (c *Client) writeEnded(e *dnp.Event, now time.Time, calls []call) []call {
+	refusal := func(k valueKey) (wire.RefusalCode, bool) {
+		id := k.state.id
+		if k.state.own {
+			link, _ := c.conn.LinkOf(k.state.source)
+			id = link.ID
+		}
+		i := slices.IndexFunc(e.Refused, func(v wire.RefusedValue) bool { return v.Link == id && int(v.Index) == k.index })
+		if i < 0 {
+			return 0, false
+		}
+		return e.Refused[i].Code, true
 	}
+	for _, ended := range c.outbox.Acknowledge(now, uint32(e.Number), e.Order, refusal, nil) {
+		k := ended.Key
+		k.state.order(k.index, e.Order)
+		if ended.Value != nil && k.state.values.Set(k.index, ended.Value) {
+			c.indices = append(c.indices, k.index)
+			calls = append(calls, call{kind: dnp.EventUpdate, state: k.state, changed: c.indices[len(c.indices)-1:]})
+		}
+		if ended.Result.Refused {
+			calls = append(calls, call{kind: dnp.EventWriteEnded, state: k.state, refused: k.state.writeError(k.index, ended.Result.Code)})
+		}
+		ended.Tell()
+	}
+	return calls
 }
 
 // unlink ends the state that an event is about.
@@ -377,76 +431,61 @@ func (c *Client) unlink(e *dnp.Event) *State {
 	return s
 }
 
-// repeatWrites marks the values that are due again.
-func (c *Client) repeatWrites(now time.Time) {
-	for s := range c.writing {
-		for index, w := range s.writes {
-			switch {
-			case w.sent.IsZero() || w.due.After(now):
-			case w.step > len(writeSteps):
-				s.forget(index)
-			default:
-				s.source.Changed(index)
-				w.advance(c.remember)
-			}
+// sendWrites sends the values that this client set and the edge has not acknowledged, as far as they are due.
+func (c *Client) sendWrites(now time.Time) {
+	for {
+		var number uint32
+		if number, c.keys = c.outbox.Due(now, c.keys[:0]); number == 0 {
+			break
 		}
+		c.conn.SendValues(number, c.refs(c.keys), c.carrier) // if the budget is used up, with the next repeat
 	}
-}
-
-// noteSent notes that the values that were set have been sent.
-func (c *Client) noteSent(now time.Time) {
-	for s := range c.writing {
-		for _, w := range s.writes {
-			if w.sent.IsZero() {
-				w.sent = now
-				w.advance(c.remember)
-			}
-		}
-	}
-}
-
-// resume sends values again that the edge may not have, because the connection that they went over was
-// lost. What was sent a round trip before the last sign of the edge arrived.
-func (c *Client) resume(heard time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for s := range c.writing {
-		for index, w := range s.writes {
-			if w.sent.After(heard.Add(-crossMax)) {
-				s.source.Changed(index)
-				*w = write{previous: w.previous}
-			}
-		}
-	}
-	c.flushAt = time.Time{}
-	if !c.scrubAt.IsZero() {
-		c.scrubAt = time.Now()
-	}
-}
-
-// advance moves on to the next repeat. After the last one the write is remembered for a while, in
-// which a value may cross it, or the connection turn out to be lost.
-func (w *write) advance(remember time.Duration) {
-	at := writeSteps[min(w.step, len(writeSteps)-1)]
-	if w.step == len(writeSteps) {
-		at += remember
-	}
-	w.due = w.sent.Add(at)
-	w.step++
-}
-
-// scrub sends all values of own states again, now and then.
-func (c *Client) scrub(now time.Time) {
-	if c.scrubAt.IsZero() || now.Before(c.scrubAt) {
+	if now.Before(c.hello.settledAt(c, c.flushAt)) {
 		return
 	}
-	c.scrubAt = time.Time{}
-	for source, s := range c.own {
-		if s.linked {
-			c.scrubAt = now.Add(scrubInterval)
-			for i := range s.Len() {
-				source.Changed(i)
-			}
+	c.keys = c.outbox.Unsent(c.keys[:0], valueKey.linked)
+	for left := c.keys; len(left) > 0; {
+		number := c.outbox.Next()
+		if !c.hello.writes() {
+			number = 0
 		}
+		n := c.conn.SendValues(number, c.refs(left), c.carrier)
+		if n == 0 {
+			break
+		}
+		if c.outbox.Sent(now, left[:n]); number == 0 {
+			c.outbox.Forget(left[:n])
+		}
+		left = left[n:]
+		c.flushAt = now.Add(c.cfg.UpdateInterval)
 	}
+}
+
+// linked reports whether the edge can be sent the value.
+func (k valueKey) linked() bool { return k.state.linked }
+
+// refs returns what the endpoint calls these values, until the next call.
+func (c *Client) refs(keys []valueKey) []dnp.ValueRef {
+	c.valueRefs = c.valueRefs[:0]
+	for _, k := range keys {
+		c.valueRefs = append(c.valueRefs, dnp.ValueRef{Source: k.state.source, Index: k.index})
+	}
+	return c.valueRefs
+}
+
+// writesAt returns when there are writes to send; the zero time for never.
+func (c *Client) writesAt() time.Time {
+	at := c.outbox.NextTimeout()
+	if c.keys = c.outbox.Unsent(c.keys[:0], valueKey.linked); len(c.keys) > 0 {
+		at = earlier(at, c.hello.settledAt(c, c.flushAt))
+	}
+	return at
+}
+
+// resume sends writes again that the edge has not acknowledged, because the connection that they went over was lost.
+func (c *Client) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outbox.Resume(time.Now())
+	c.flushAt = time.Time{}
 }

@@ -79,7 +79,7 @@ func (w *webCarrier) size() int            { return webSize }
 func (w *webCarrier) status() carrierStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := carrierStatus{up: w.up, resumes: true, trouble: w.trouble, stats: w.stats}
+	s := carrierStatus{up: w.up, reliable: w.reliable, trouble: w.trouble, stats: w.stats}
 	s.stats.DroppedIn = w.inbox.drops()
 	return s
 }
@@ -126,7 +126,7 @@ func (w *webCarrier) flush() error {
 
 func (w *webCarrier) read(due time.Time, receive func([]byte)) error {
 	err := w.inbox.read(due, receive)
-	if _, ok := errors.AsType[*resumedError](err); ok {
+	if errors.Is(err, errResumed) {
 		w.repeatLatest()
 	}
 	return err
@@ -153,7 +153,6 @@ func (w *webCarrier) deliver(p []byte) {
 // begin notes that there is a connection.
 func (w *webCarrier) begin() {
 	w.mu.Lock()
-	heard := w.heard
 	w.stats.Connections++
 	again := w.stats.Connections > 1
 	w.begun = time.Now()
@@ -161,7 +160,7 @@ func (w *webCarrier) begin() {
 	w.leaving.reset()
 	w.mu.Unlock()
 	if again {
-		w.inbox.tell(&resumedError{heard: heard})
+		w.inbox.tell(errResumed)
 	}
 }
 

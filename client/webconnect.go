@@ -116,6 +116,8 @@ type dialer struct {
 	token  string         // of the session; empty before the first greeting
 	made   bool           // there was a connection
 
+	reliable bool // a connection loses nothing
+
 	times    patienceTimes
 	timeout  time.Duration // of the first connection
 	failures int           // since a datagram came
@@ -147,6 +149,7 @@ func newDialer(text string, cfg *Config, times patienceTimes) (d dialer, err err
 		u.Scheme = "https"
 		d.open = webTransport{url: u.String(), tls: cfg.tls(host), times: times}.dial
 	} else {
+		d.reliable = true
 		d.open = webSocket{url: u, tls: cfg.tls(host)}.dial
 	}
 	return d, nil

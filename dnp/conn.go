@@ -112,11 +112,15 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 	case wire.CommandLinkDown:
 		c.life.hearIf(c.links.receiveAnswer(body, now) || c.links.receiveLinkDown(body, now), now)
 	case wire.CommandLinkUpdate:
+		var order wire.Order
+		if c.links.ordered {
+			body, order = c.e.readTrailer(c.handle, body)
+		}
 		if r := c.e.cfg.Profile.UpdateReader(body); c.carried && r.KeepAlive() {
 			c.life.heard = now // no more: another node may have sent it, because the peer is connected there
 			return
 		}
-		c.life.hearIf(c.links.receiveUpdate(body, now), now)
+		c.life.hearIf(c.links.receiveUpdate(body, order, now), now)
 		c.links.correct(&c.path, len(p), now, out)
 	default:
 		if !isReliable(cmd, c.e.cfg.Profile) {

@@ -68,6 +68,11 @@ const (
 	// reliable message with this Token, which may be 0, is not sent. It had no number.
 	EventTooLarge
 
+	// EventWriteEnded: the write with this Number has ended, all but the Refused of its values were applied or
+	// overtaken. Values of updates whose Order is not below that of the event are not older. It comes
+	// before the updates of its datagram.
+	EventWriteEnded
+
 	// EventUnstored: a logged connection has something to store; see journal.go.
 	EventUnstored
 )
@@ -85,8 +90,11 @@ type Event struct {
 
 	// Number counts the peer's reliable commands (EventMessage) or ours
 	// (EventSent) and never wraps. A message that was sent in parts has the number
-	// of the last one.
+	// of the last one. Of EventUpdate and EventWriteEnded it is that of the write; 0 for none.
 	Number uint64
+
+	Order   wire.Order          // EventUpdate, EventWriteEnded: of the datagram
+	Refused []wire.RefusedValue // EventWriteEnded
 
 	Token  uint64
 	Data   []byte
@@ -181,6 +189,7 @@ const (
 	DropDownsFull                        // a LinkDown that was sent without repeats
 	DropCatchUpsFull                     // repeats of values to a link that was behind, left to the scrub
 	DropLaneFull                         // our unreliable message: too many waited for the next Advance
+	DropAcksFull                         // an acknowledgement of a write beyond those that wait for a Flush; the client repeats the write
 	DropBudget                           // our unreliable message to a peer whose budget was overdrawn
 	DropOversize                         // our values that no datagram can carry
 	DropBadRequest                       // a connection request whose length differs from what it says
@@ -205,7 +214,7 @@ var dropNames = [...]string{
 	DropUnknownAck: "unknown_ack", DropHastyResend: "hasty_resend", DropUnknownLink: "unknown_link",
 	DropLinkNotUp: "link_not_up", DropReadOnly: "read_only", DropCorrection: "correction", DropLinkTaken: "link_taken", DropLinksFull: "links_full",
 	DropTooManyValues: "too_many_values", DropTooLarge: "too_large", DropHoldsFull: "holds_full",
-	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropBudget: "budget",
+	DropDownsFull: "downs_full", DropCatchUpsFull: "catch_ups_full", DropLaneFull: "lane_full", DropAcksFull: "acks_full", DropBudget: "budget",
 	DropOversize: "oversize", DropBadRequest: "bad_request", DropAddressRate: "address_rate", DropNetworkRate: "network_rate",
 	DropConnectRate: "connect_rate", DropLate: "late", DropRate: "session_rate",
 	DropLoginWaits: "login_waits", DropLoginRefused: "login_refused", DropLoginTimeout: "login_timeout",

@@ -71,9 +71,10 @@ func (c *Conn) flush(now instant, out Sender) {
 		c.flushShort(now, out)
 		return
 	}
-	w := updateWriter{c: c, out: out}
+	w := newUpdateWriter(c, out)
 	w.write(t.pending)
 	w.finish()
+	t.holds.ordering().sendAcks(c, out)
 	t.pending, t.pendingBytes = t.pending[:0], 0
 	if c.budget.crowd.sent == crowdedDatagrams { // it is time to ask the peer
 		c.settle(now)
@@ -86,7 +87,7 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	t.deferPending(now)
 	if allowed := c.budget.allowance(&c.e.rate, c.budget.batch(&c.e.rate, len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
 		t.rank(now)
-		w := updateWriter{c: c, out: out}
+		w := newUpdateWriter(c, out)
 		for len(t.waiting) > 0 && w.paid+len(w.b) < allowed {
 			w.write([]uint16{t.mostUrgent()})
 		}
@@ -95,6 +96,7 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	if len(t.waiting) == 0 {
 		t.waiting = nil // it may be as long as the link table
 	}
+	t.holds.ordering().sendAcks(c, out)
 	c.settle(now)
 }
 
@@ -113,11 +115,20 @@ type updateWriter struct {
 	out    Sender
 	b      []byte // nil between datagrams
 	links  int
-	values int  // of the open link
-	count  int  // place of the open link's number of values in b; 0 if none is open
-	repeat bool // the link that is being written is sent values again
-	again  bool // the open datagram has such a link
-	paid   int  // bytes of the budget that were spent
+	values int         // of the open link
+	count  int         // place of the open link's number of values in b; 0 if none is open
+	link   wire.LinkID // that is open; of value
+	repeat bool        // the link that is being written is sent values again
+	again  bool        // the open datagram has such a link
+	paid   int         // bytes of the budget that were spent
+
+	sizeMax int  // of a datagram, without its trailer
+	single  bool // one datagram is all
+	full    bool // it is full
+}
+
+func newUpdateWriter(c *Conn, out Sender) updateWriter {
+	return updateWriter{c: c, out: out, sizeMax: c.e.cfg.DatagramMax - c.links.holds.ordering().room()}
 }
 
 // write writes what the links in these slots lack, if anything.
@@ -150,7 +161,7 @@ func (w *updateWriter) write(slots []uint16) {
 
 // copy writes a link whose count and values are encoded.
 func (w *updateWriter) copy(id wire.LinkID, encoded []byte) {
-	if len(w.b)+2+len(encoded) > w.c.e.cfg.DatagramMax || w.links == updateLinksMax || w.b == nil {
+	if len(w.b)+2+len(encoded) > w.sizeMax || w.links == updateLinksMax || w.b == nil {
 		w.start(2 + len(encoded))
 	}
 	w.addLink()
@@ -185,21 +196,39 @@ func (w *updateWriter) encode(slot int, s *Source) {
 	w.close()
 }
 
+// value writes a value of the link in slot into the only datagram. It reports false if it has no room.
+func (w *updateWriter) value(slot int, s *Source, index int) bool {
+	l, v := &w.c.links.slots[slot], s.value(index)
+	if w.link != l.id {
+		w.close()
+	}
+	if !w.open(l.id, len(v)) {
+		return !w.full // no datagram has so much
+	}
+	w.link = l.id
+	w.values++
+	w.b = w.c.e.cfg.Profile.AppendUpdateValue(w.b, index, s.cfg.State.Layout().Type(index), v)
+	return true
+}
+
 // open makes room for a value of size bytes of a link. It reports false if no
 // datagram has so much.
 func (w *updateWriter) open(id wire.LinkID, size int) bool {
-	p, sizeMax := w.c.e.cfg.Profile, w.c.e.cfg.DatagramMax
+	p := w.c.e.cfg.Profile
 	need := p.UpdateValueSize(size)
-	if p.UpdateHeadSize()+p.UpdateLinkSize()+need > datagramLimit {
+	if p.UpdateHeadSize()+p.UpdateLinkSize()+need+w.c.links.holds.ordering().room() > datagramLimit {
 		w.c.e.drop(DropOversize)
 		return false
 	}
-	if w.count > 0 && w.values < updateValuesMax && len(w.b)+need <= sizeMax {
+	if w.count > 0 && w.values < updateValuesMax && len(w.b)+need <= w.sizeMax {
 		return true
 	}
 	w.close()
 	need += p.UpdateLinkSize()
-	if w.b == nil || w.links == updateLinksMax || len(w.b)+need > sizeMax {
+	if w.b == nil || w.links == updateLinksMax || len(w.b)+need > w.sizeMax {
+		if w.full = w.single && w.b != nil; w.full {
+			return false
+		}
 		w.start(need)
 	}
 	w.addLink()
@@ -224,11 +253,11 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 	for i := range n {
 		need += p.UpdateValueSize(len(w.c.links.valueFor(slot, i, s)))
 	}
-	if p.UpdateHeadSize()+need > datagramLimit {
+	if p.UpdateHeadSize()+need+w.c.links.holds.ordering().room() > datagramLimit {
 		w.c.e.drop(DropOversize)
 		return
 	}
-	if w.b == nil || len(w.b)+need > w.c.e.cfg.DatagramMax {
+	if w.b == nil || len(w.b)+need > w.sizeMax {
 		w.start(need)
 	}
 	w.addLink()
@@ -241,8 +270,11 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 // start sends the open datagram and begins one with room for need more bytes.
 func (w *updateWriter) start(need int) {
 	w.finish()
-	p := w.c.e.cfg.Profile
-	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.c.e.cfg.DatagramMax, p.UpdateHeadSize()+need)), 0)
+	p, trailer := w.c.e.cfg.Profile, w.c.links.holds.ordering().room()
+	if !w.single {
+		w.sizeMax = w.c.e.cfg.DatagramMax - trailer
+	}
+	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.c.e.cfg.DatagramMax, p.UpdateHeadSize()+need+trailer)), 0)
 }
 
 // finish sends the open datagram, several times if it repeats values on a path with loss.
@@ -252,6 +284,7 @@ func (w *updateWriter) finish() {
 	}
 	e, p := w.c.e, &w.c.path
 	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
+	w.b = w.c.links.holds.ordering().append(w.b)
 	e.stats.UpdatesOut += uint64(w.links)
 	p.budget.updated = e.clock.now
 	w.paid += p.size(len(w.b))

@@ -126,10 +126,10 @@ func fuzzEvent(tb testing.TB, e *Endpoint, v Event) {
 	case EventUpdate:
 		src, _ := v.Conn.SourceOf(v.Link)
 		for i, b, ok := v.Update.Next(); ok; i, b, ok = v.Update.Next() {
-			v.Conn.Hold(v.Link, i, b)
+			v.Conn.Writes().Hold(v.Link, i, 0, b)
 			src.State().Set(i, b)
 			src.Changed(i)
-			v.Conn.Release(v.Link, i)
+			v.Conn.Writes().Release(v.Link, i)
 		}
 	}
 }

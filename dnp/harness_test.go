@@ -160,10 +160,18 @@ func eventText(v Event) string {
 		return fmt.Sprintf("%s %04x", eventNames[v.Kind], v.Link)
 	case EventUpdate:
 		text := fmt.Sprintf("update %04x", v.Link)
+		if v.Number != 0 {
+			text += fmt.Sprintf(" write %d", v.Number)
+		}
+		if v.Order != 0 {
+			text += fmt.Sprintf(" order %d", v.Order)
+		}
 		for i, b, ok := v.Update.Next(); ok; i, b, ok = v.Update.Next() {
 			text += fmt.Sprintf(" %d=%x", i, b)
 		}
 		return text
+	case EventWriteEnded:
+		return fmt.Sprintf("write %d ended order %d refused %v", v.Number, v.Order, v.Refused)
 	case EventTooLarge:
 		return fmt.Sprintf("too large %d", v.Token)
 	case EventSent:

@@ -20,6 +20,7 @@ import (
 // crossed such an echo. A peer that goes on writing gets no echo.
 type hold struct {
 	value     []byte
+	write     uint32  // the number of the write, of an ordered connection; 0 for none
 	undecided bool    // neither released nor refused: what the peer wrote may become the truth
 	echoes    uint8   // how often it is still to be sent back
 	wrote     instant // when the peer wrote it last
@@ -42,7 +43,24 @@ func newHoldKey(slot, index int) holdKey { return holdKey(slot<<16 | index) }
 // because a snapshot contains it. A connection whose peer wrote nothing has a nil table.
 type holdTable struct {
 	byKey map[holdKey]*hold
-	bytes int // of values
+	bytes int       // of values
+	order *ordering // nil if the peer did not ask for it
+}
+
+// made returns h, or a new table if there is none.
+func (h *holdTable) made() *holdTable {
+	if h == nil {
+		return &holdTable{byKey: make(map[holdKey]*hold)}
+	}
+	return h
+}
+
+// ordering returns how LinkUpdates to the peer are ordered; nil if they are not.
+func (h *holdTable) ordering() *ordering {
+	if h == nil {
+		return nil
+	}
+	return h.order
 }
 
 func (h *holdTable) all() map[holdKey]*hold {
@@ -53,7 +71,7 @@ func (h *holdTable) all() map[holdKey]*hold {
 }
 
 // set holds a copy of a value. It reports false, and holds nothing, if there is no room.
-func (h *holdTable) set(key holdKey, value []byte, now instant) (*hold, bool) {
+func (h *holdTable) set(key holdKey, write uint32, value []byte, now instant) (*hold, bool) {
 	held := h.byKey[key]
 	more := len(value)
 	if held != nil {
@@ -64,10 +82,11 @@ func (h *holdTable) set(key holdKey, value []byte, now instant) (*hold, bool) {
 		h.drop(key)
 		return nil, false
 	case held == nil:
-		held = &hold{echoes: echoCopies, echoed: now}
+		held = &hold{echoed: now}
 		h.byKey[key] = held
 	}
 	h.bytes += more
+	held.write = write
 	held.value = append(held.value[:0], value...)
 	return held, true
 }
@@ -115,25 +134,34 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
+// Writes are what the peer wrote, and what it is told about that.
+type Writes struct{ c *Conn }
+
+// Writes returns what the peer wrote.
+func (c *Conn) Writes() Writes { return Writes{c} }
+
 // Hold says that the peer wrote value, which is copied, to element index of a
 // link. That element is not sent to the peer until Release or Refuse, and after Release
-// not while the state has these very bytes.
-func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
+// not while the state has these very bytes. write is the number of the write, 0 if it has
+// none; a value with a number needs no echo, because the peer is told when the write ends.
+func (w Writes) Hold(id wire.LinkID, index int, write uint32, value []byte) {
+	c := w.c
 	t, now := &c.links, c.e.clock.now
 	slot, ok := t.slotOf(id)
 	if !ok || c.over() {
 		return
 	}
 	key := newHoldKey(slot, index)
-	if t.holds == nil {
-		t.holds = &holdTable{byKey: make(map[holdKey]*hold)}
-	}
-	held, ok := t.holds.set(key, value, now)
-	if !ok {
+	t.holds = t.holds.made()
+	_, again := t.holds.byKey[key]
+	held, ok := t.holds.set(key, write, value, now)
+	switch {
+	case !ok:
 		c.e.drop(DropHoldsFull)
 		return
-	}
-	if now.sub(held.echoed) < echoQuiet {
+	case write != 0:
+		held.echoes = 0
+	case !again, now.sub(held.echoed) < echoQuiet:
 		held.echoes = echoCopies
 	}
 	held.undecided, held.wrote = true, now
@@ -145,22 +173,25 @@ func (c *Conn) Hold(id wire.LinkID, index int, value []byte) {
 type HeldValue struct {
 	Link  wire.LinkID
 	Index int
+	Write uint32 // the number of the write; 0 for none
 	Value []byte
 }
 
 // Held returns what waits for Release or Refuse, in the order of links and indices. The
 // owner of a restored connection has to release or refuse it.
-func (c *Conn) Held() (list []HeldValue) {
+func (w Writes) Held() (list []HeldValue) {
+	c := w.c
 	for _, key := range slices.Sorted(maps.Keys(c.links.holds.all())) {
 		if h := c.links.holds.all()[key]; h.undecided {
-			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.value})
+			list = append(list, HeldValue{c.links.slots[key>>16].id, int(key & 0xFFFF), h.write, h.value})
 		}
 	}
 	return list
 }
 
 // Release says that what the peer wrote has become the truth, for now.
-func (c *Conn) Release(id wire.LinkID, index int) {
+func (w Writes) Release(id wire.LinkID, index int) {
+	c := w.c
 	if slot, ok := c.links.slotOf(id); ok {
 		if h := c.links.holds.all()[newHoldKey(slot, index)]; h != nil {
 			h.undecided = false
@@ -171,7 +202,8 @@ func (c *Conn) Release(id wire.LinkID, index int) {
 
 // Refuse says that what the peer wrote did not become the truth. The peer is sent
 // the value that did.
-func (c *Conn) Refuse(id wire.LinkID, index int) {
+func (w Writes) Refuse(id wire.LinkID, index int) {
+	c := w.c
 	if slot, ok := c.links.slotOf(id); ok {
 		c.links.holds.drop(newHoldKey(slot, index))
 		c.links.resendValue(slot, index, nil)
@@ -207,4 +239,118 @@ func (t *linkTable) valueFor(slot, index int, s *Source) []byte {
 		t.holds.drop(key)
 	}
 	return value
+}
+
+// An ordering numbers the LinkUpdates to a peer that asked for it (wire.Trailer): the peer takes no value from a
+// datagram that an earlier one overtook, and hears which of its writes have ended. Values in the datagram that says so,
+// and in later ones, are not older than the write. The edge says it once; a client that does not hear it repeats the write.
+type ordering struct {
+	generation, counter uint64
+	acks                []wire.WriteAck // to be sent
+}
+
+// acksMax bounds the acknowledgements that wait for a Flush. One beyond it is dropped, and the client repeats its write.
+const acksMax = 1024
+
+// room returns the bytes that the next LinkUpdate needs for its trailer.
+func (o *ordering) room() int {
+	if o == nil {
+		return 0
+	}
+	n := wire.NewOrder(o.generation, o.counter+1).Size()
+	for i := range o.acks {
+		if n += o.acks[i].Size(); n >= wire.TrailerMax {
+			return wire.TrailerMax
+		}
+	}
+	return n
+}
+
+// append ends a LinkUpdate with its trailer.
+func (o *ordering) append(b []byte) []byte {
+	if o == nil {
+		return b
+	}
+	o.counter++
+	b, n := wire.AppendTrailer(b, wire.NewOrder(o.generation, o.counter), o.acks)
+	if o.acks = append(o.acks[:0], o.acks[n:]...); len(o.acks) == 0 {
+		o.acks = nil
+	}
+	return b
+}
+
+// Order begins to number the LinkUpdates to the peer, and to read the numbers of its writes. The generation is
+// higher than that of any other node that has had the connection.
+func (w Writes) Order(generation uint64) {
+	t := &w.c.links
+	if t.holds = t.holds.made(); t.holds.order == nil {
+		t.holds.order = &ordering{generation: generation}
+	}
+}
+
+// Acknowledge tells the peer, in the next Flush, that its write has ended. The values that the peer may not have are due
+// already (Release, Refuse).
+func (w Writes) Acknowledge(a wire.WriteAck) {
+	c := w.c
+	switch o := c.links.holds.ordering(); {
+	case o == nil || c.over():
+	case len(o.acks) >= acksMax:
+		c.e.drop(DropAcksFull)
+	default:
+		o.acks = append(o.acks, a)
+		c.links.flushSoon()
+	}
+}
+
+// sendAcks sends the acknowledgements for which no values were sent.
+func (o *ordering) sendAcks(c *Conn, out Sender) {
+	for o != nil && len(o.acks) > 0 {
+		p := c.e.cfg.Profile
+		c.emit(o.append(p.AppendUpdateHead(out.Datagram(p.UpdateHeadSize()+o.room()), 0)), out)
+	}
+}
+
+// ExpectOrder begins to read the trailers of the peer's LinkUpdates: events have their order, and EventWriteEnded
+// tells which writes have ended.
+func (c *Conn) ExpectOrder() { c.links.ordered = true }
+
+// readTrailer takes the trailer off a LinkUpdate, and tells of the writes that it ends.
+func (e *core) readTrailer(conn uint32, p []byte) (links []byte, order wire.Order) {
+	links, trailer, ok := wire.ParseTrailer(p)
+	if !ok {
+		return p, 0
+	}
+	for a, more := trailer.Next(); more; a, more = trailer.Next() {
+		e.event(conn, Event{Kind: EventWriteEnded, Number: uint64(a.Number), Order: trailer.Order, Refused: a.Refused})
+	}
+	return links, trailer.Order
+}
+
+// A ValueRef names a value of a Source.
+type ValueRef struct {
+	Source *Source
+	Index  int
+}
+
+// SendValues sends the first of these values, as many as one LinkUpdate takes, with the number of a write behind
+// them, and returns how many those are: none if the budget is used up. Each Source needs a link that is up. Number 0 stands
+// for none.
+func (c *Conn) SendValues(number uint32, refs []ValueRef, out Sender) (n int) {
+	if c.state != connEstablished || c.closing || c.budget.overdrawn(c.e.clock.now) {
+		return 0
+	}
+	w := updateWriter{c: c, out: out, sizeMax: c.e.cfg.DatagramMax - wire.WriteNumberMax, single: true}
+	for n < len(refs) && n < wire.WriteValuesMax && !w.full {
+		slot, ok := c.links.find(refs[n].Source)
+		if ok && !w.value(slot, refs[n].Source, refs[n].Index) {
+			break
+		}
+		n++
+	}
+	w.close()
+	if w.b != nil && number != 0 {
+		w.b = wire.AppendWriteNumber(w.b, number)
+	}
+	w.finish()
+	return n
 }

@@ -61,6 +61,7 @@ type linkTable struct {
 	conn uint32 // handle of the connection
 
 	flushing bool   // in core.flushing
+	ordered  bool   // the peer orders its LinkUpdates
 	silent   uint16 // links to Silent sources
 
 	slots []link

@@ -505,7 +505,7 @@ func TestSnapshotBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.store()
-		s.c.Hold(wire.LinkID(0x8000+i), 0, unhex("60ea"+large))
+		s.c.Writes().Hold(wire.LinkID(0x8000+i), 0, 0, unhex("60ea"+large))
 	}
 	s.wait(time.Second) // offers are paced
 	s.store()
@@ -630,19 +630,19 @@ func TestHoldsBounded(t *testing.T) {
 	}
 	value := func(size int) []byte { return append([]byte{byte(size), byte(size >> 8)}, make([]byte, size)...) }
 	for range 10 { // a later write replaces an earlier one
-		s.c.Hold(0x8000, 0, value(60_000))
+		s.c.Writes().Hold(0x8000, 0, 0, value(60_000))
 	}
-	s.c.Hold(0x8000, 1, value(60_000))
+	s.c.Writes().Hold(0x8000, 1, 0, value(60_000))
 	s.dropped("the second value does not fit", DropHoldsFull, 1)
-	s.c.Refuse(0x8000, 0)
-	s.c.Hold(0x8000, 1, value(60_000))
+	s.c.Writes().Refuse(0x8000, 0)
+	s.c.Writes().Hold(0x8000, 1, 0, value(60_000))
 	s.dropped("now it does", DropHoldsFull, 1)
-	s.c.Hold(0x8000, 1, value(64<<10-1))
+	s.c.Writes().Hold(0x8000, 1, 0, value(64<<10-1))
 	s.dropped("this would not", DropHoldsFull, 2)
-	if n := s.c.links.holds.bytes; n != 0 || len(s.c.Held()) != 0 {
-		t.Errorf("%d bytes in %d values are held, want none: the older write is not the truth either", n, len(s.c.Held()))
+	if n := s.c.links.holds.bytes; n != 0 || len(s.c.Writes().Held()) != 0 {
+		t.Errorf("%d bytes in %d values are held, want none: the older write is not the truth either", n, len(s.c.Writes().Held()))
 	}
-	s.c.Hold(0x8000, 0, value(10))
+	s.c.Writes().Hold(0x8000, 0, 0, value(10))
 	s.c.links.remove(0)
 	if n := s.c.links.holds.bytes; n != 0 {
 		t.Errorf("%d bytes are held of a link that is gone", n)
@@ -654,10 +654,10 @@ func TestHoldsBounded(t *testing.T) {
 	link, _ := s.c.LinkOf(many)
 	for range 2 { // the second time they are held already
 		for i := range 5000 {
-			s.c.Hold(link.ID, i, []byte{1})
+			s.c.Writes().Hold(link.ID, i, 0, []byte{1})
 		}
 	}
-	if n := len(s.c.Held()); n != 4096 {
+	if n := len(s.c.Writes().Held()); n != 4096 {
 		t.Errorf("%d small values are held, want 4096", n)
 	}
 }

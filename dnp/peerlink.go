@@ -115,10 +115,19 @@ func (c *Conn) Reject(id wire.LinkID) {
 // behind an unknown link can be read. Links before it count: libraries send link
 // counts that are too high (dnp/PROTOCOL.md, What real peers do). It reports whether
 // the values of any link are valid, or the LinkUpdate is a keep-alive.
-func (t *linkTable) receiveUpdate(p []byte, now instant) (valid bool) {
+//
+// A LinkUpdate with the number of a write counts as a whole or not at all, because the write is acknowledged as a whole.
+func (t *linkTable) receiveUpdate(p []byte, order wire.Order, now instant) (valid bool) {
 	r := t.core.cfg.Profile.UpdateReader(p)
 	if r.KeepAlive() {
 		return true
+	}
+	var write uint32
+	if t.holds.ordering() != nil {
+		var ok bool
+		if write, ok = readWrite(t, r); !ok {
+			return false
+		}
 	}
 	for next := 0; ; {
 		id, ok := r.NextLink()
@@ -135,7 +144,7 @@ func (t *linkTable) receiveUpdate(p []byte, now instant) (valid bool) {
 			t.core.drop(DropLinkNotUp)
 			return valid
 		}
-		if !t.receiveValues(slot, &r, now) {
+		if !t.receiveValues(slot, &r, write, order, now) {
 			break
 		}
 		valid = true
@@ -146,8 +155,39 @@ func (t *linkTable) receiveUpdate(p []byte, now instant) (valid bool) {
 	return valid
 }
 
+// readWrite returns the number behind a LinkUpdate, 0 for none. It is not ok if the LinkUpdate has bytes behind what can
+// be read, and is no whole write.
+func readWrite(t *linkTable, r wire.UpdateReader) (write uint32, ok bool) {
+	values := 0
+	for {
+		id, more := r.NextLink()
+		if !more {
+			break
+		}
+		slot, known := t.slotOf(id)
+		if !known || t.slots[slot].phase < LinkOffered || t.slots[slot].source == noSource {
+			t.core.drop(DropUnknownLink)
+			return 0, false
+		}
+		types := t.core.sources[t.slots[slot].source].cfg.State.Layout().Types()
+		for _, _, ok := r.NextValue(types); ok; _, _, ok = r.NextValue(types) {
+			values++
+		}
+	}
+	write = r.WriteNumber()
+	if reason := parseReason(r.Err()); reason != dropNothing {
+		t.core.drop(reason)
+		return 0, false
+	}
+	if write != 0 && values > wire.WriteValuesMax {
+		t.core.drop(DropTooManyValues)
+		return 0, false
+	}
+	return write, true
+}
+
 // receiveValues reads the values of one link. It reports false if they are damaged.
-func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) bool {
+func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, write uint32, order wire.Order, now instant) bool {
 	l := &t.slots[slot]
 	source := t.core.sources[l.source]
 	layout := source.cfg.State.Layout()
@@ -174,7 +214,7 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, now instant) b
 		t.forbid(slot, u)
 	case values > 0:
 		t.core.stats.UpdatesIn++
-		t.core.event(t.conn, Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u})
+		t.core.event(t.conn, Event{Kind: EventUpdate, Link: l.id, Source: source, Update: u, Number: uint64(write), Order: order})
 	}
 	return true
 }
@@ -222,7 +262,7 @@ func (t *linkTable) correct(p *path, size int, now instant, out Sender) {
 		t.core.drop(DropCorrection)
 		return
 	}
-	b, links, values, count := profile.AppendUpdateHead(out.Datagram(room), 0), 0, 0, 0
+	b, links, values, count := profile.AppendUpdateHead(out.Datagram(room+t.holds.ordering().room()), 0), 0, 0, 0
 	for i, key := range list {
 		slot, index := int(key>>16), int(key&0xFFFF)
 		source := t.core.sources[t.slots[slot].source]
@@ -248,7 +288,7 @@ func (t *linkTable) correct(p *path, size int, now instant, out Sender) {
 		t.longAnswer = now.add(longAnswerPause)
 	}
 	t.core.stats.UpdatesOut += uint64(links)
-	p.emit(b, out)
+	p.emit(t.holds.ordering().append(b), out)
 }
 
 // answerSize returns the size of a LinkUpdate that has one value.

@@ -25,14 +25,14 @@ func TestRelink(t *testing.T) {
 	from.Remove()
 	s.pump()
 	s.want("the first one no longer counts")
-	s.c.Hold(0x8000, 0, unhex("09"))
+	s.c.Writes().Hold(0x8000, 0, 0, unhex("09"))
 	back := s.source("uint8", "uint8")
 	if err := s.c.Relink(to, back); err != nil {
 		t.Fatal(err)
 	}
 	s.flush()
 	s.want("what the peer wrote stays held", "09 01 0080 01 0100 00")
-	s.c.Refuse(0x8000, 0)
+	s.c.Writes().Refuse(0x8000, 0)
 	s.flush()
 	s.want("until it is settled", "09 01 0080 02 0000 00 0100 00")
 }

@@ -112,9 +112,28 @@ func (w *snapshotWriter) links(t *linkTable, queue bool) {
 	for key, h := range t.holds.all() {
 		w.uint(uint64(t.slots[key>>16].id))
 		w.uint(uint64(key & 0xFFFF))
-		w.bool(h.undecided)
+		w.uint(h.snapshotFlags())
+		if h.write != 0 {
+			w.uint(uint64(h.write))
+		}
 		w.bytes(h.value)
 	}
+}
+
+// Flags of a hold in a snapshot.
+const (
+	heldUndecided = 1 << iota
+	heldNumbered  // the number of the write follows
+)
+
+func (h *hold) snapshotFlags() (flags uint64) {
+	if h.undecided {
+		flags |= heldUndecided
+	}
+	if h.write != 0 {
+		flags |= heldNumbered
+	}
+	return flags
 }
 
 func (w *snapshotWriter) ids(ids []wire.LinkID) {
@@ -329,10 +348,14 @@ func (r *snapshotReader) links(c *Conn, resolve func(uint64) *Source, now instan
 	r.schedule(&t.ups, now)
 	r.schedule(&t.downs, now)
 	for range r.count() {
-		id, index, undecided, value := r.id(), int(r.Uvarint(0xFFFF)), r.bool(), r.bytes()
-		c.Hold(id, index, value)
-		if !undecided {
-			c.Release(id, index)
+		id, index, flags := r.id(), int(r.Uvarint(0xFFFF)), r.Uvarint(heldUndecided|heldNumbered)
+		var write uint32
+		if flags&heldNumbered != 0 {
+			write = uint32(r.Uvarint(1<<32 - 1))
+		}
+		c.Writes().Hold(id, index, write, r.bytes())
+		if flags&heldUndecided == 0 {
+			c.Writes().Release(id, index)
 		}
 	}
 }

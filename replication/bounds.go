@@ -43,6 +43,14 @@ var refusalNames = [refusals]string{"", "min", "max", "finite", "rate"}
 // String returns the name of the bound in payloads.
 func (r Refusal) String() string { return refusalNames[r] }
 
+// clientCode returns what the client is told.
+func (r Refusal) clientCode() wire.RefusalCode {
+	if r == RefusedRate {
+		return wire.RefusedRate
+	}
+	return wire.RefusedBounds
+}
+
 // Code returns the code of the refused event.
 func (r Refusal) Code() Code {
 	if r == RefusedRate {

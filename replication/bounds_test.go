@@ -208,9 +208,11 @@ func TestWritesBeyondBounds(t *testing.T) {
 	write := func(number uint32, values ...WriteValue) {
 		s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: number, Token: 4, Values: values})
 	}
-	hp := func(x byte) WriteValue { return WriteValue{0, typ("uint8"), []byte{x}} }
-	speed := func(x string) WriteValue { return WriteValue{1, typ("float32"), unhex(x)} }
-	shout := func(x string) WriteValue { return WriteValue{2, wire.TypeString, appendLong(nil, []byte(x))} }
+	hp := func(x byte) WriteValue { return WriteValue{Index: 0, Type: typ("uint8"), Value: []byte{x}} }
+	speed := func(x string) WriteValue { return WriteValue{Index: 1, Type: typ("float32"), Value: unhex(x)} }
+	shout := func(x string) WriteValue {
+		return WriteValue{Index: 2, Type: wire.TypeString, Value: appendLong(nil, []byte(x))}
+	}
 
 	write(1, hp(11))
 	s.sends("the only value is above its max", 20*time.Millisecond, "event refused c1 a (7, 1) hp=0b out_of_range max", "write 4 code 1 state 1 epoch 7")
@@ -257,7 +259,7 @@ func TestRefusedEventsArePaced(t *testing.T) {
 	refused := func(client string, missed uint64) (events int) {
 		number++
 		s.Write(s.now, Write{Kind: WriteValues, Session: client, Client: client, State: 1, Epoch: 7, Number: number,
-			Values: []WriteValue{{0, typ("uint8"), []byte{99}}}})
+			Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{99}}}})
 		for _, o := range s.Advance(s.now) {
 			if o.Kind == OutputEvent {
 				events++
@@ -303,13 +305,14 @@ func TestInfiniteClientStates(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.Join("c1", "s1")
 	assert := Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Token: 4,
-		Values: []WriteValue{{0, typ("float32"), unhex("0000c07f")}, {1, typ("float32"), unhex("0000803f")}}}
+		Values: []WriteValue{{Index: 0, Type: typ("float32"), Value: unhex("0000c07f")}, {Index: 1, Type: typ("float32"), Value: unhex("0000803f")}}}
 	s.Write(s.now, assert)
 	s.sends("the other values are applied, and the client gets 0 back", 0, "batch 7 1<0 assign 1.0=1 1:describe 1:3:000000000000803f",
 		"event refused c1 client.c1.3 (7, 1) 0=0000c07f out_of_range finite", "write 4 code 0 state 1 epoch 7")
-	assert.Values[0].Value = unhex("00004040")
-	s.Write(s.now, assert)
-	s.sends("a finite number is applied", 20*time.Millisecond, "batch 7 2<1 1:1:0000004040", "write 4 code 0 state 1 epoch 7")
+	s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: 1, Token: 4,
+		Values: []WriteValue{{Index: 0, Type: typ("float32"), Value: unhex("00004040")}}})
+	s.sends("a finite number is applied", 20*time.Millisecond, "batch 7 2<1 1:1:0000004040",
+		"event changed c1 client.c1.3 (7, 2) 0=00004040", "write 4 code 0 state 1 epoch 7")
 	assert.Values[0].Value = unhex("000080ff")
 	s.Write(s.now, assert)
 	s.sends("asserted again with infinity: the value stays", 20*time.Millisecond,

@@ -191,7 +191,7 @@ func TestBoundsTwin(t *testing.T) {
 		for number := range uint32(1500) {
 			s.now = s.now.Add(time.Duration(r.IntN(80)) * time.Millisecond)
 			w := Write{Kind: WriteValues, Session: fmt.Sprint("s", r.IntN(3)), Client: "c", State: 1, Epoch: 7, Number: number + 1}
-			var refused []uint16
+			var refused []RefusedIndex
 			for _, i := range r.Perm(len(m.defs))[:1+r.IntN(4)] {
 				if r.IntN(2) == 0 {
 					i = (first + i%3) % len(m.defs) // a few values often, one of them with a rate
@@ -200,13 +200,13 @@ func TestBoundsTwin(t *testing.T) {
 					continue
 				}
 				enc := smallValue(r, m.defs[i].Type)
-				w.Values = append(w.Values, WriteValue{i, m.defs[i].Type, enc})
+				w.Values = append(w.Values, WriteValue{Index: i, Type: m.defs[i].Type, Value: enc})
 				reason := m.why(s.now, w.Session, i, string(enc))
 				why[reason]++
 				if reason == "" {
 					m.values[i] = string(enc)
 				} else {
-					refused = append(refused, uint16(i))
+					refused = append(refused, RefusedIndex{Index: uint16(i)})
 				}
 			}
 			var result WriteResult

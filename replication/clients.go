@@ -158,8 +158,54 @@ const writersMax = 64
 type writeMark struct {
 	session string
 	last    writeNumber
-	refused bool         // a value of that write was refused
-	rates   []ratedValue // at most one for each value with a rate
+	refused bool          // a value of that write was refused
+	rates   []ratedValue  // at most one for each value with a rate
+	values  []valueNumber // ascending by index, of a client that numbers its writes
+}
+
+// A valueNumber is the latest write of a session to one value.
+type valueNumber struct {
+	index   uint16
+	refused bool
+	code    wire.RefusalCode // if refused
+	number  uint32
+}
+
+// number returns the latest write to value i, or where it is to be inserted.
+func (m *writeMark) number(i int) (at int, ok bool) {
+	return slices.BinarySearchFunc(m.values, uint16(i), func(v valueNumber, i uint16) int { return int(v.index) - int(i) })
+}
+
+// strip takes those values out of a write with numbers that were applied or overtaken, and answers for them.
+func (m *writeMark) strip(w *Write, result *WriteResult) {
+	var left []WriteValue
+	for _, v := range w.Values {
+		at, ok := m.number(v.Index)
+		switch {
+		case !ok || m.values[at].number < v.Number:
+			left = append(left, v)
+		case m.values[at].number == v.Number && m.values[at].refused:
+			result.Refused = append(result.Refused, RefusedIndex{uint16(v.Index), m.values[at].code})
+		}
+	}
+	w.Values = left
+}
+
+// note remembers the numbers of a write.
+func (m *writeMark) note(w *Write, refused []RefusedIndex) {
+	for _, v := range w.Values {
+		n := valueNumber{index: uint16(v.Index), number: v.Number}
+		for _, r := range refused {
+			if r.Index == n.index {
+				n.refused, n.code = true, r.Code
+			}
+		}
+		if at, ok := m.number(v.Index); ok {
+			m.values[at] = n
+		} else {
+			m.values = slices.Insert(m.values, at, n)
+		}
+	}
 }
 
 // An ownership says who made a state. Only states of clients have one.
@@ -208,29 +254,76 @@ func (s *Store) writeValues(now time.Time, w *Write, result *WriteResult) WriteC
 	if st == nil {
 		return WriteNoState
 	}
-	number := writeNumber{w.Number, w.Wide}
-	if m := st.writeMark(w.Session); m != nil && !number.after(m.last) {
+	if code, overtaken := st.overtaken(w, result); overtaken {
 		s.stats.WritesStale++
-		return m.again(number)
+		return code
 	}
 	if err := st.checkWrite(&s.edit, w); err != nil {
 		s.sendRefused(now, st.refusedEvent(w, err.Code))
-		return WriteRefused
+		if !w.numbered() {
+			return WriteRefused
+		}
+		return st.remember(w).ended(w, w.refuseAll(err.Code), result)
 	}
-	m := st.remember(w.Session, number)
-	result.Refused = s.enforceBounds(now, st, w, m)
-	m.refused = len(result.Refused) > 0
+	m := st.remember(w)
+	refused := s.enforceBounds(now, st, w, m)
 	if changed := s.changedEvent(now, st, w); s.applyEdit(st, &s.edit) > 0 {
 		s.batch.send(changed)
 	}
-	switch len(result.Refused) {
-	case 0:
-		return WriteOK
-	case len(w.Values):
-		result.Refused = nil
+	return m.ended(w, refused, result)
+}
+
+// overtaken reports whether a write, or all values of a write with numbers, were applied or overtaken, and returns
+// the answer. It takes such values out of the write.
+func (st *stored) overtaken(w *Write, result *WriteResult) (code WriteCode, all bool) {
+	m := st.writeMark(w.Session)
+	switch number := (writeNumber{w.Number, w.Wide}); {
+	case m == nil:
+		return 0, false
+	case w.numbered():
+		m.strip(w, result)
+		return result.verdict(), len(w.Values) == 0
+	case !number.after(m.last):
+		return m.again(number), true
+	}
+	return 0, false
+}
+
+// refuseAll refuses all values of a write.
+func (w *Write) refuseAll(why Code) (refused []RefusedIndex) {
+	code := wire.RefusedWrite
+	if why == CodeNotAuthorised {
+		code = wire.RefusedRights
+	}
+	for _, v := range w.Values {
+		refused = append(refused, RefusedIndex{uint16(v.Index), code})
+	}
+	return refused
+}
+
+// ended notes how a write ended, and returns the answer.
+func (m *writeMark) ended(w *Write, refused []RefusedIndex, result *WriteResult) WriteCode {
+	if w.numbered() {
+		m.note(w, refused)
+		result.Refused = append(result.Refused, refused...)
+		return result.verdict()
+	}
+	m.refused = len(refused) > 0
+	if len(refused) == len(w.Values) {
 		return WriteRefused
 	}
-	return WritePartly
+	for i := range refused {
+		refused[i].Code = 0 // which is for clients that number their writes
+	}
+	result.Refused = refused
+	return result.verdict()
+}
+
+func (r *WriteResult) verdict() WriteCode {
+	if len(r.Refused) > 0 {
+		return WritePartly
+	}
+	return WriteOK
 }
 
 // checkWrite reports why the client may not write these values. Without an error the edit is
@@ -295,16 +388,16 @@ func (m *writeMark) again(number writeNumber) WriteCode {
 	return WriteOK
 }
 
-func (st *stored) remember(session string, number writeNumber) *writeMark {
-	m := st.writeMark(session)
+func (st *stored) remember(w *Write) *writeMark {
+	m := st.writeMark(w.Session)
 	if m == nil {
 		if len(st.marks) == writersMax {
 			st.marks = slices.Delete(st.marks, 0, 1)
 		}
-		st.marks = append(st.marks, writeMark{session: session})
+		st.marks = append(st.marks, writeMark{session: w.Session})
 		m = &st.marks[len(st.marks)-1]
 	}
-	m.last = number
+	m.last = writeNumber{w.Number, w.Wide}
 	return m
 }
 
@@ -365,7 +458,9 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
-		st.owned = owned
+		if st.owned = owned; w.State == st.Number {
+			return nil
+		}
 		return s.update(st, *st.Desc, c)
 	}
 	p := s.clients[w.Client]
@@ -474,7 +569,7 @@ func (c *writeClock) age(now time.Time) time.Duration {
 // enforceBounds removes the values from the edit that the client may not write, and tells game servers.
 // A value that the state already has is not a write: repeated requests contain values that were
 // applied, and the value of a game server is never refused.
-func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark) (refused []uint16) {
+func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark) (refused []RefusedIndex) {
 	var why [refusals][]EventValue
 	allowed := s.edit.values[:0]
 	for _, v := range s.edit.values {
@@ -484,7 +579,7 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 			continue
 		}
 		s.stats.refused(r)
-		refused = append(refused, uint16(v.index))
+		refused = append(refused, RefusedIndex{uint16(v.index), r.clientCode()})
 		why[r] = append(why[r], st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
 	}
 	s.edit.values = allowed

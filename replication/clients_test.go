@@ -41,7 +41,7 @@ func TestStoreClear(t *testing.T) {
 	s.Join("c1", "s1")
 	s.ok(tower("a"))
 	s.ok(Op{Kind: OpGroup, Client: "c1", Join: []string{"red"}})
-	s.Write(s.now, Write{Kind: WriteAssert, Client: "c1", Session: "s1", Link: 3, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}})
+	s.Write(s.now, Write{Kind: WriteAssert, Client: "c1", Session: "s1", Link: 3, Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{1}}}})
 	s.ok(Op{Kind: OpClear})
 	if l := s.List("", 10); len(l.States) != 1 || l.States[0].Desc.Key != "client.c1.3" || len(s.Groups("c1")) != 1 {
 		t.Fatalf("clear must remove the states of publishers and no others, but left %+v", l)
@@ -56,7 +56,7 @@ func TestStoreWrites(t *testing.T) {
 	s.Advance(s.now)
 	write := func(number uint32, index int, enc ...byte) Write {
 		return Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: number, Token: 4,
-			Values: []WriteValue{{index, typ("uint8"), enc}}}
+			Values: []WriteValue{{Index: index, Type: typ("uint8"), Value: enc}}}
 	}
 	s.Write(s.now, write(1, 0, 50))
 	s.sends("ok is sent behind the batch, or the edge would send its client the previous value", 20*time.Millisecond,
@@ -90,7 +90,7 @@ func TestStoreWrites(t *testing.T) {
 func TestStoreClientStates(t *testing.T) {
 	s := newStoreTest(t, Limits{ClientStates: 1})
 	assert := Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Token: 4, Audience: AudienceAllBut,
-		ReadOnly: true, Values: []WriteValue{{0, typ("uint8"), []byte{1}}}}
+		ReadOnly: true, Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{1}}}}
 	s.Write(s.now, assert)
 	s.sends("the session has not joined, or has left: the edge tries again", 0, "write 4 code 3 state 0 epoch 7")
 	s.Join("c1", "s1")
@@ -199,10 +199,10 @@ func TestNoEmptyData(t *testing.T) {
 	s.ok(set("put", "0", empty))
 	want("a set", "put", "010000")
 	s.ok(set("put", "0", Encoded{wire.TypeData, []byte{1, 0, 7}}))
-	s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: 1, Values: []WriteValue{{0, wire.TypeData, empty.Value}}})
+	s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: 1, Values: []WriteValue{{Index: 0, Type: wire.TypeData, Value: empty.Value}}})
 	want("a client's write", "put", "010000")
 	s.Join("c1", "s1")
-	s.Write(s.now, Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Values: []WriteValue{{0, wire.TypeData, empty.Value}}})
+	s.Write(s.now, Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Values: []WriteValue{{Index: 0, Type: wire.TypeData, Value: empty.Value}}})
 	want("a client's state", "client.c1.3", "010000")
 
 	st := s.states.byKey["put"]
@@ -215,4 +215,66 @@ func TestNoEmptyData(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a stored keyframe", "put", "010000", "010000")
+}
+
+// levers is a put of a state with two values that some clients may write.
+func levers(a, b *Bounds, writers ...string) Op {
+	return Op{Kind: OpPut, Key: "door", HasAccess: true, Access: Access{Kind: AccessWriters, Writers: writers}, Values: []PutValue{
+		{ValueDef: ValueDef{Name: "a", Type: typ("uint8"), Bounds: a}, Value: u8(1)},
+		{ValueDef: ValueDef{Name: "b", Type: typ("uint8"), Bounds: b}, Value: u8(2)},
+	}}
+}
+
+func numberedValue(index int, number uint32, v byte) WriteValue {
+	return WriteValue{Index: index, Type: typ("uint8"), Value: []byte{v}, Number: number}
+}
+
+// numbered returns what writes values of client c1, each time in a new request.
+func (s *storeTest) numbered() func(...WriteValue) {
+	request := uint32(0)
+	return func(values ...WriteValue) {
+		request++
+		s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: request, Values: values})
+	}
+}
+
+// TestNumberedWrites: a client that numbers its writes repeats them, by another edge, too, until it hears that they have
+// ended. Each number is applied once to each value, whatever was set in between.
+func TestNumberedWrites(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.ok(levers(nil, nil, "c1", "c2"))
+	s.Advance(s.now)
+	write, value, tick := s.numbered(), numberedValue, 20*time.Millisecond
+	write(value(0, 1, 10), value(1, 2, 20))
+	s.sends("two writes in one request", tick, "batch 7 2<1 1:1:000a0114", "event changed c1 door (7, 2) a=0a b=14", "write 0 code 0 state 1 epoch 7")
+	s.ok(set("door", "a", u8(11)))
+	s.sends("the game server corrects the first", tick, "batch 7 3<2 1:1:000b", "answer 77 (7, 3) durable true")
+	write(value(0, 1, 10))
+	s.sends("a repeat, in another request: nothing is undone, and there is no event", tick, "write 0 code 0 state 1 epoch 7")
+	write(value(0, 3, 12), value(1, 2, 20))
+	s.sends("a new write beside a repeat", tick, "batch 7 4<3 1:1:000c", "event changed c1 door (7, 4) a=0c", "write 0 code 0 state 1 epoch 7")
+	write(value(0, 2, 99))
+	s.sends("a datagram that was overtaken", tick, "write 0 code 0 state 1 epoch 7")
+	s.Write(s.now, Write{Kind: WriteValues, Session: "s2", Client: "c2", State: 1, Epoch: 7, Number: 1, Values: []WriteValue{value(0, 1, 13)}})
+	s.sends("the numbers of another session are its own", tick, "batch 7 5<4 1:1:000d", "event changed c2 door (7, 5) a=0d", "write 0 code 0 state 1 epoch 7")
+}
+
+// TestNumberedRefusals: a repeat of a refused write is refused again, and makes no second event.
+func TestNumberedRefusals(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	bounds := func(access ...string) Op { return levers(&Bounds{Max: []byte{50}}, &Bounds{Rate: 0.01}, access...) }
+	s.ok(bounds("c1"))
+	s.Advance(s.now)
+	write, value, tick := s.numbered(), numberedValue, 20*time.Millisecond
+	write(value(0, 1, 51), value(1, 1, 3))
+	s.sends("one value is out of bounds", tick, "event refused c1 door (7, 1) a=33 out_of_range max", "batch 7 2<1 1:1:0103",
+		"event changed c1 door (7, 2) b=03", "write 0 code 5 state 1 epoch 7 refused [0 bounds]")
+	write(value(0, 1, 51), value(1, 1, 3))
+	s.sends("the repeat", tick, "write 0 code 5 state 1 epoch 7 refused [0 bounds]")
+	write(value(1, 2, 4))
+	s.sends("too often", tick, "event refused c1 door (7, 2) b=04 too_often rate", "write 0 code 5 state 1 epoch 7 refused [1 rate]")
+	s.ok(bounds("c2"))
+	s.Advance(s.now.Add(time.Second))
+	write(value(0, 3, 5))
+	s.sends("the client may not write any more", tick, "event refused c1 door (7, 3) a=05 not_authorised", "write 0 code 5 state 1 epoch 7 refused [0 not_authorised]")
 }

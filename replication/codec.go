@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -139,7 +140,7 @@ type Write struct {
 	Session string
 	Client  string
 	Space   string
-	State   uint64 // state number, of WriteValues
+	State   uint64 // state number, of WriteValues; of WriteAssert that of a state which is only to be confirmed, with the values that it has
 	Epoch   uint64 // that the edge follows
 
 	// Number increases per session and state with every new content. The holder ignores a write
@@ -162,11 +163,19 @@ type Write struct {
 	Token uint64 // identifies the request in its WriteResult; not sent
 }
 
+// numbered is the kind in a message of a WriteValues whose values have numbers.
+const numbered WriteKind = 5
+
 // A WriteValue is one encoded value.
 type WriteValue struct {
 	Index int
 	Type  wire.ValueType
 	Value []byte
+
+	// Number is that of the client's write, which the edge passes on; 0 if the client does not number its writes. The holder
+	// applies a value of a session whose number is above the last one of that value, and no other: a client repeats a
+	// write by another edge, too, and others may have written in between.
+	Number uint32
 }
 
 // A WriteCode is the holder's answer to a Write.
@@ -179,6 +188,9 @@ const (
 	WriteBusy       WriteCode = 3 // repeat later
 	WriteWrongEpoch WriteCode = 4 // repeat after reaching the epoch in the answer
 	WritePartly     WriteCode = 5 // ok except for the values in Refused
+
+	// partlyNumbered is WritePartly in a message, to a request whose values have numbers.
+	partlyNumbered WriteCode = 6
 )
 
 // A WriteResult answers a Write.
@@ -189,7 +201,23 @@ type WriteResult struct {
 	Seq   uint64 // a replica at this position has the written value or a newer one
 	State uint64 // state number; of WriteAssert the number of the new state
 
-	Refused []uint16 // of WritePartly: indices of the values that will never be applied
+	Refused []RefusedIndex // of WritePartly: the values that will never be applied
+}
+
+// Refusal returns why value index of WritePartly will never be applied, if so.
+func (r *WriteResult) Refusal(index int) (code wire.RefusalCode, refused bool) {
+	for _, v := range r.Refused {
+		if int(v.Index) == index {
+			return v.Code, true
+		}
+	}
+	return 0, false
+}
+
+// A RefusedIndex is the index of a value that will never be applied. The code is known of values with numbers.
+type RefusedIndex struct {
+	Index uint16
+	Code  wire.RefusalCode
 }
 
 const writeReadOnly = 1 // flag of an assert
@@ -204,17 +232,22 @@ const writeReadOnly = 1 // flag of an assert
 //	        message {length uint16, bytes}, count uint16, count × {type uint8, value}
 //	kind 3: link uint16
 //	kind 4: groups to join, groups to leave: count uint8, count × {length uint8, bytes}
+//	kind 5: as kind 1, with a number uvarint behind each index
 func AppendWrite(b []byte, w *Write) []byte {
-	b = append(b, codecVersion, byte(w.Kind))
+	kind := w.Kind
+	if w.numbered() {
+		kind = numbered
+	}
+	b = append(b, codecVersion, byte(kind))
 	b = appendShort(b, w.Session)
 	b = appendShort(b, w.Client)
 	b = appendShort(b, w.Space)
 	b = binary.LittleEndian.AppendUint64(b, w.State)
 	b = binary.LittleEndian.AppendUint64(b, w.Epoch)
 	b = binary.LittleEndian.AppendUint32(b, w.Number)
-	switch w.Kind {
-	case WriteValues:
-		b = appendValues(b, w.Values, true)
+	switch kind {
+	case WriteValues, numbered:
+		b = appendValues(b, w.Values, kind)
 	case WriteAssert:
 		flags := byte(0)
 		if w.ReadOnly {
@@ -223,7 +256,7 @@ func AppendWrite(b []byte, w *Write) []byte {
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
 		b = append(b, flags, byte(w.Audience))
 		b = appendLong(b, w.Message)
-		b = appendValues(b, w.Values, false)
+		b = appendValues(b, w.Values, kind)
 	case WriteDrop:
 		b = binary.LittleEndian.AppendUint16(b, w.Link)
 	case WriteGroups:
@@ -232,11 +265,19 @@ func AppendWrite(b []byte, w *Write) []byte {
 	return b
 }
 
-func appendValues(b []byte, values []WriteValue, indexed bool) []byte {
+// numbered reports whether the values have the numbers of the client. All have one or none.
+func (w *Write) numbered() bool {
+	return w.Kind == WriteValues && len(w.Values) > 0 && w.Values[0].Number != 0
+}
+
+func appendValues(b []byte, values []WriteValue, kind WriteKind) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(values)))
 	for _, v := range values {
-		if indexed {
+		if kind != WriteAssert {
 			b = binary.LittleEndian.AppendUint16(b, uint16(v.Index))
+		}
+		if kind == numbered {
+			b = binary.AppendUvarint(b, uint64(v.Number))
 		}
 		b = wire.AppendTypedValue(b, v.Type, v.Value)
 	}
@@ -252,14 +293,15 @@ func ParseWrite(p []byte) (Write, error) {
 	w := Write{Kind: WriteKind(r.Uint8()), Session: readShort(&r), Client: readShort(&r), Space: readShort(&r)}
 	w.State, w.Epoch, w.Number = readUint64(&r), readUint64(&r), uint32(Uint(r.Bytes(4)))
 	switch w.Kind {
-	case WriteValues:
-		w.Values = readValues(&r, true)
+	case WriteValues, numbered:
+		w.Values = readValues(&r, w.Kind)
+		w.Kind = WriteValues
 	case WriteAssert:
 		w.Link = r.Uint16()
 		w.ReadOnly = r.Uint8()&writeReadOnly != 0
 		w.Audience = AudienceKind(r.Uint8())
 		w.Message = r.Bytes(int(r.Uint16()))
-		w.Values = readValues(&r, false)
+		w.Values = readValues(&r, w.Kind)
 	case WriteDrop:
 		w.Link = r.Uint16()
 	case WriteGroups:
@@ -271,13 +313,18 @@ func ParseWrite(p []byte) (Write, error) {
 }
 
 // readValues reads a counted list of typed values.
-func readValues(r *wire.Reader, indexed bool) []WriteValue {
+func readValues(r *wire.Reader, kind WriteKind) []WriteValue {
 	values := make([]WriteValue, readCount(r, 1))
 	for i := range values {
 		v := &values[i]
 		v.Index = i
-		if indexed {
+		if kind != WriteAssert {
 			v.Index = int(r.Uint16())
+		}
+		if kind == numbered {
+			if v.Number = uint32(r.Uvarint(1<<32 - 1)); v.Number == 0 {
+				r.Fail(errMessage)
+			}
 		}
 		v.Type = wire.ValueType(r.Uint8())
 		v.Value = r.Value(v.Type)
@@ -289,8 +336,14 @@ func readValues(r *wire.Reader, indexed bool) []WriteValue {
 //
 //	version uint8 = 1, code uint8, epoch uint64, seq uint64, state uint64
 //	code 5: count uint16, count × index uint16
+//	code 6: as code 5, with a code uint8 behind each index
 func AppendWriteResult(b []byte, r WriteResult) []byte {
-	b = append(b, codecVersion, byte(r.Code))
+	coded := r.Code == WritePartly && slices.ContainsFunc(r.Refused, func(v RefusedIndex) bool { return v.Code != 0 })
+	code := r.Code
+	if coded {
+		code = partlyNumbered
+	}
+	b = append(b, codecVersion, byte(code))
 	b = binary.LittleEndian.AppendUint64(b, r.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, r.Seq)
 	b = binary.LittleEndian.AppendUint64(b, r.State)
@@ -298,8 +351,11 @@ func AppendWriteResult(b []byte, r WriteResult) []byte {
 		return b
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Refused)))
-	for _, i := range r.Refused {
-		b = binary.LittleEndian.AppendUint16(b, i)
+	for _, v := range r.Refused {
+		b = binary.LittleEndian.AppendUint16(b, v.Index)
+		if coded {
+			b = append(b, byte(v.Code))
+		}
 	}
 	return b
 }
@@ -311,10 +367,16 @@ func ParseWriteResult(p []byte) (WriteResult, error) {
 		return WriteResult{}, errMessage
 	}
 	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), Seq: readUint64(&r), State: readUint64(&r)}
+	coded := m.Code == partlyNumbered
+	if coded {
+		m.Code = WritePartly
+	}
 	if m.Code == WritePartly {
-		m.Refused = make([]uint16, readCount(&r, 2))
+		m.Refused = make([]RefusedIndex, readCount(&r, 2))
 		for i := range m.Refused {
-			m.Refused[i] = r.Uint16()
+			if m.Refused[i].Index = r.Uint16(); coded {
+				m.Refused[i].Code = wire.RefusalCode(r.Uint8())
+			}
 		}
 	}
 	return finish(m, &r)

@@ -16,10 +16,13 @@ var codecWrites = []struct {
 	hex string
 }{
 	{Write{Kind: WriteValues, Session: "s1", Client: "c1", Space: "sp", State: 0x0102, Epoch: 7, Number: 9,
-		Values: []WriteValue{{2, typ("uint16"), []byte{5, 6}}, {300, wire.TypeString, []byte{1, 0, 'x'}}}},
+		Values: []WriteValue{{Index: 2, Type: typ("uint16"), Value: []byte{5, 6}}, {Index: 300, Type: wire.TypeString, Value: []byte{1, 0, 'x'}}}},
 		"01 01 02 7331 02 6331 02 7370 0201000000000000 0700000000000000 09000000 0200 0200 03 0506 2c01 0b 010078"},
+	{Write{Kind: WriteValues, Session: "s1", Client: "c1", Space: "sp", State: 0x0102, Epoch: 7, Number: 9,
+		Values: []WriteValue{{Index: 2, Type: typ("uint16"), Value: []byte{5, 6}, Number: 1}, {Index: 3, Type: typ("uint8"), Value: []byte{1}, Number: 300}}},
+		"01 05 02 7331 02 6331 02 7370 0201000000000000 0700000000000000 09000000 0200 0200 01 03 0506 0300 ac02 01 01"},
 	{Write{Kind: WriteAssert, Session: "s1", Client: "c1", Space: "sp", Epoch: 7, Number: 9, Link: 3, ReadOnly: true,
-		Audience: AudienceAllBut, Message: []byte("m"), Values: []WriteValue{{0, typ("uint8"), []byte{5}}}},
+		Audience: AudienceAllBut, Message: []byte("m"), Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{5}}}},
 		"01 02 02 7331 02 6331 02 7370 0000000000000000 0700000000000000 09000000 0300 01 03 0100 6d 0100 01 05"},
 	{Write{Kind: WriteDrop, Session: "s1", Client: "c1", Space: "sp", Link: 3},
 		"01 03 02 7331 02 6331 02 7370 0000000000000000 0000000000000000 00000000 0300"},
@@ -46,16 +49,22 @@ func TestWriteCodec(t *testing.T) {
 			t.Errorf("kind %d: a trailing byte was accepted", c.w.Kind)
 		}
 	}
-	partly := AppendWriteResult(nil, WriteResult{Code: WritePartly, Epoch: 7, Seq: 8, State: 9, Refused: []uint16{1, 300}})
+	partly := AppendWriteResult(nil, WriteResult{Code: WritePartly, Epoch: 7, Seq: 8, State: 9, Refused: []RefusedIndex{{Index: 1}, {Index: 300}}})
 	if want := "01 05 0700000000000000 0800000000000000 0900000000000000 0200 0100 2c01"; hex.EncodeToString(partly) != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("the answer to a write that was applied in part is %x, want %s", partly, want)
+	}
+	coded := WriteResult{Code: WritePartly, Epoch: 7, Seq: 8, State: 9, Refused: []RefusedIndex{{1, wire.RefusedRate}, {300, wire.RefusedWrite}}}
+	if got := AppendWriteResult(nil, coded); hex.EncodeToString(got) != strings.ReplaceAll("01 06 0700000000000000 0800000000000000 0900000000000000 0200 0100 03 2c01 00", " ", "") {
+		t.Errorf("the answer with codes is %x", got)
+	} else if back, err := ParseWriteResult(got); err != nil || fmt.Sprint(back) != fmt.Sprint(coded) {
+		t.Errorf("read as %+v, %v", back, err)
 	}
 	for n := range len(partly) {
 		if _, err := ParseWriteResult(partly[:n]); err == nil {
 			t.Errorf("a result of %d of %d bytes was parsed", n, len(partly))
 		}
 	}
-	if got, err := ParseWriteResult(partly); err != nil || fmt.Sprint(got.Refused) != "[1 300]" {
+	if got, err := ParseWriteResult(partly); err != nil || fmt.Sprint(got.Refused) != "[{1 refused} {300 refused}]" {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 	r := WriteResult{Code: WriteBusy, Epoch: 7, Seq: 8, State: 9}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,16 @@ func describeOutput(o Output) string {
 	case OutputWrite:
 		s := fmt.Sprintf("write %d code %d state %d epoch %d", o.Write.Token, o.Write.Code, o.Write.State, o.Write.Epoch)
 		if o.Write.Refused != nil {
-			s += fmt.Sprintf(" refused %v", o.Write.Refused)
+			s += " refused ["
+			for i, v := range o.Write.Refused {
+				if i > 0 {
+					s += " "
+				}
+				if s += strconv.Itoa(int(v.Index)); v.Code != 0 {
+					s += " " + v.Code.String()
+				}
+			}
+			s += "]"
 		}
 		return s
 	case OutputEvent:

@@ -127,7 +127,7 @@ func TestStructContents(t *testing.T) {
 	s.Advance(s.now)
 	write := func(number uint32, data string) (code WriteCode, event *Event) {
 		s.now = s.now.Add(time.Second)
-		s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: number, Token: 4, Values: []WriteValue{{1, wire.TypeData, appendLong(nil, unhex(data))}}})
+		s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: number, Token: 4, Values: []WriteValue{{Index: 1, Type: wire.TypeData, Value: appendLong(nil, unhex(data))}}})
 		for _, o := range s.Advance(s.now.Add(100 * time.Millisecond)) {
 			switch o.Kind {
 			case OutputWrite:

@@ -16,7 +16,7 @@ type numberedEdge struct {
 
 // writeBy has the store apply a request, and reports whether it changed the value.
 func writeBy(s *storeTest, e numberedEdge, value byte) bool {
-	w := Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Values: []WriteValue{{0, typ("uint8"), []byte{value}}}}
+	w := Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{value}}}}
 	if w.Number, w.Wide = WriteNumbers(e.epoch, e.n); e.old {
 		w.Wide = 0
 	}

@@ -317,8 +317,8 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 			s.writeSoon(now)
 		}
 	case dnp.EventMessage:
-		if ev.Reliable && s.commands.Hello == 0 && command.IsHello(ev.Data) {
-			s.commands.Hello = ev.Number + 1
+		if ev.Reliable {
+			s.commands.OptIn(ev.Number, ev.Data)
 		}
 		if m, ok := s.undelivered.add(ev); ok {
 			s.emit(Action{Kind: ActionDeliver, Message: m})

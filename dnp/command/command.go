@@ -2,14 +2,15 @@
 // state, and gets one answer. DNP has no such thing, so commands and answers travel in reliable
 // messages, as envelopes that begin with the byte 0xC5.
 //
-//	m := command.AppendHello(nil)                                 // the client opts in
+//	m := command.AppendHello(nil, command.Commands)               // the client opts in
 //	m, err := command.Request{ID: 1, Key: "door", Name: "open"}.Append(nil)
 //	env, err := command.Parse(m)                                  // the edge, and the client
 //	m = command.Answer{ID: 1, Body: []byte("opened")}.Append(nil)
 //
 // A client that never says hello has no envelopes: all its messages, and all messages to it, are the
-// application's bytes, whatever they begin with. The hello is one reliable message of exactly
-// [Hello], which no application sends by accident. From the next reliable message of the client on, a
+// application's bytes, whatever they begin with. The hello is one reliable message: [Hello], which no
+// application sends by accident, and the [Capabilities] that the client has. Its answer tells which of them
+// the edge has, too. From the next reliable message of the client on, a
 // message that begins with 0xC5 is an envelope. From the answer to the hello on, so is one to the
 // client. An application's message that begins with 0xC5 then travels as [Raw]. Unreliable messages
 // are never envelopes.
@@ -28,8 +29,26 @@ import (
 // Mark is the first byte of every envelope.
 const Mark = 0xC5
 
-// Hello is the message by which a client opts in. Its answer is an Answer with HelloID.
+// Hello begins the message by which a client opts in:
+//
+//	mark         uint8 = 0xC5
+//	kind         uint8 = 0
+//	name         "dnp.command.v1"
+//	capabilities uint32; a hello without them has Commands
+//
+// Its answer is an Answer with HelloID, whose body has the capabilities that were granted, or nothing for Commands alone.
 const Hello = "\xC5\x00dnp.command.v1"
+
+// Capabilities are what a client and an edge can beyond DNP. A bit that the edge does not know is not granted.
+type Capabilities uint32
+
+// The capabilities. The values are on the wire.
+const (
+	Commands Capabilities = 1 << 0 // envelopes in reliable messages
+	Writes   Capabilities = 1 << 1 // writes with numbers, and LinkUpdates with an order (wire.Trailer)
+
+	known = Commands | Writes
+)
 
 // HelloID is the id of the hello. Requests have the ids from 1 on.
 const HelloID = 0
@@ -156,8 +175,35 @@ func (a Answer) Append(b []byte) []byte {
 	return append(append(b, byte(a.Code)), a.Body...)
 }
 
-// AppendHello appends the hello.
-func AppendHello(b []byte) []byte { return append(b, Hello...) }
+// AppendHello appends the hello of a client.
+func AppendHello(b []byte, has Capabilities) []byte {
+	return binary.LittleEndian.AppendUint32(append(b, Hello...), uint32(has|Commands))
+}
+
+// parseHello returns the capabilities that an edge grants the client with this hello.
+func parseHello(message []byte) Capabilities {
+	if len(message) == len(Hello) {
+		return Commands
+	}
+	return Capabilities(binary.LittleEndian.Uint32(message[len(Hello):]))&known | Commands
+}
+
+// HelloAnswer returns the answer to a hello.
+func HelloAnswer(granted Capabilities) Answer {
+	a := Answer{ID: HelloID}
+	if granted&^Commands != 0 {
+		a.Body = binary.LittleEndian.AppendUint32(nil, uint32(granted))
+	}
+	return a
+}
+
+// Granted returns the capabilities in the answer to a hello.
+func (a Answer) Granted() Capabilities {
+	if len(a.Body) < 4 {
+		return Commands
+	}
+	return Capabilities(binary.LittleEndian.Uint32(a.Body))
+}
 
 // AppendRaw appends a message of an application, in an envelope (0xC5, 2) if it begins like one.
 func AppendRaw(b, message []byte) []byte {
@@ -171,7 +217,9 @@ func AppendRaw(b, message []byte) []byte {
 func IsEnvelope(message []byte) bool { return len(message) > 0 && message[0] == Mark }
 
 // IsHello reports whether a reliable message is the hello.
-func IsHello(message []byte) bool { return string(message) == Hello }
+func IsHello(message []byte) bool {
+	return (len(message) == len(Hello) || len(message) == len(Hello)+4) && string(message[:len(Hello)]) == Hello
+}
 
 // An Envelope is a message that was parsed. Its slices alias the message.
 type Envelope struct {

@@ -71,7 +71,7 @@ func appendEnvelope(t testing.TB, b []byte, env Envelope) []byte {
 	t.Helper()
 	switch env.Kind {
 	case KindHello:
-		return AppendHello(b)
+		return append(b, Hello...)
 	case KindRequest:
 		b, err := env.Request.Append(b)
 		if err != nil {

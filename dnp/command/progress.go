@@ -11,9 +11,19 @@ const OutstandingMax = 16
 // session, so that a client gets one answer to each request, whichever edges it has. The zero value
 // is that of a client that did not opt in.
 type Progress struct {
-	Hello    uint64 // number of the hello, plus one; 0 if the client did not opt in
-	highest  uint16 // id that was answered
-	answered uint64 // bit i: id highest-i was answered; 0 if none was
+	Hello    uint64       // number of the hello, plus one; 0 if the client did not opt in
+	Granted  Capabilities // that the client has
+	highest  uint16       // id that was answered
+	answered uint64       // bit i: id highest-i was answered; 0 if none was
+}
+
+// OptIn takes a reliable message of the client, and reports whether that is its hello.
+func (p *Progress) OptIn(number uint64, message []byte) bool {
+	if p.Hello != 0 || !IsHello(message) {
+		return false
+	}
+	p.Hello, p.Granted = number+1, parseHello(message)
+	return true
 }
 
 // OptedIn reports whether the reliable message with this number comes after the hello.
@@ -51,11 +61,13 @@ func (p *Progress) Forget(id uint16) {
 }
 
 // Words returns a Progress as three numbers, from which Restore makes it again.
-func (p *Progress) Words() [3]uint64 { return [3]uint64{p.Hello, uint64(p.highest), p.answered} }
+func (p *Progress) Words() [3]uint64 {
+	return [3]uint64{p.Hello, uint64(p.Granted)<<16 | uint64(p.highest), p.answered}
+}
 
 // Restore returns the Progress with these Words.
 func Restore(words [3]uint64) Progress {
-	return Progress{Hello: words[0], highest: uint16(words[1]), answered: words[2]}
+	return Progress{Hello: words[0], Granted: Capabilities(words[1] >> 16), highest: uint16(words[1]), answered: words[2]}
 }
 
 // tokenBit marks the tokens of answers among those by which an edge names messages to a client. They

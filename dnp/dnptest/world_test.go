@@ -252,10 +252,10 @@ func (s *server) update(r *remote, ev *dnp.Event) {
 		if !ok {
 			return
 		}
-		ev.Conn.Hold(ev.Link, i, v)
+		ev.Conn.Writes().Hold(ev.Link, i, uint32(ev.Number), v)
 		src.State().Set(i, v)
 		src.Changed(i)
-		ev.Conn.Release(ev.Link, i)
+		ev.Conn.Writes().Release(ev.Link, i)
 	}
 }
 

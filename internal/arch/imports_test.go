@@ -21,6 +21,7 @@ var rules = map[string][]string{
 	"dnp/linkmsg":  {},
 	"dnp/message":  {"dnp/wire"},
 	"dnp/command":  {"dnp/wire"},
+	"dnp/outbox":   {"dnp/wire"},
 	"dnp/admit":    {"dnp/wire"},
 	"dnp":          {"dnp/admit", "dnp/netstate", "dnp/wire"},
 	"dnp/udp":      {"dnp", "golang.org/x/net", "golang.org/x/sys"},
@@ -60,7 +61,7 @@ var rules = map[string][]string{
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go"},
 
-	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
+	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
 
 	"publisher":          {"publisher/layout", "bus/natsconn", "dnp/command", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "go.opentelemetry.io/otel/trace"}, // game servers import it, so nothing internal
 	"publisher/layout":   {"dnp/wire"},
@@ -113,8 +114,8 @@ var rules = map[string][]string{
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
-	"internal/conform":      {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},        // proves clients, those that are made of dnp, too
-	"internal/edgetest":     {"dnp", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
+	"internal/conform":      {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},                       // proves clients, those that are made of dnp, too
+	"internal/edgetest":     {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
 	"internal/natsembed":    {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/natsroles":    {"subject"},
 	"internal/jetstream":    {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},

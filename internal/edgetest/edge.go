@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/command"
 	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -221,15 +222,33 @@ func (e *edge) handle(events []dnp.Event) {
 		case dnp.EventLinkOffered:
 			e.accept(ev)
 		case dnp.EventMessage:
+			s := ev.Conn.Data().(*session)
+			if ev.Reliable && s.opted.OptIn(ev.Number, ev.Data) {
+				if s.opted.Granted&command.Writes != 0 {
+					ev.Conn.Writes().Order(0)
+				}
+				_ = ev.Conn.Send(command.HelloAnswer(s.opted.Granted).Append(nil), 0)
+				continue
+			}
+			if env, err := command.Parse(ev.Data); ev.Reliable && s.opted.OptedIn(ev.Number) && err == nil && env.Kind == command.KindRaw {
+				ev.Data = env.Raw
+			}
 			if e.Received != nil {
 				e.Received <- bytes.Clone(ev.Data)
 				continue
 			}
-			s := ev.Conn.Data().(*session)
 			s.waiting = append(s.waiting, request{string(ev.Data), ev.Reliable})
 			e.messages(ev.Conn, s)
 		case dnp.EventUpdate:
 			e.update(ev)
+		}
+	}
+	for _, ev := range events { // when all links of the datagram were looked at
+		if ev.Kind == dnp.EventUpdate && ev.Number != 0 {
+			if s := ev.Conn.Data().(*session); s.ended.Number != 0 {
+				ev.Conn.Writes().Acknowledge(s.ended)
+				s.ended = wire.WriteAck{}
+			}
 		}
 	}
 }
@@ -241,6 +260,31 @@ var fifty = []byte{0, 0, 0x48, 0x42} // float32
 type session struct {
 	up      int
 	waiting []request
+
+	opted   command.Progress
+	applied map[valueKey]uint32 // numbers of writes
+	ended   wire.WriteAck       // of the datagram that is being handled
+}
+
+type valueKey struct {
+	link  wire.LinkID
+	index int
+}
+
+// fresh reports whether a write of a value was not applied or overtaken.
+func (s *session) fresh(link wire.LinkID, index int, number uint64) bool {
+	k := valueKey{link, index}
+	if number == 0 {
+		return true
+	}
+	if s.applied == nil {
+		s.applied = map[valueKey]uint32{}
+	}
+	if s.applied[k] >= uint32(number) {
+		return false
+	}
+	s.applied[k] = uint32(number)
+	return true
 }
 
 type request struct {
@@ -303,17 +347,24 @@ func (e *edge) wrote(s *dnp.Source, index int, value []byte) {
 }
 
 func (e *edge) update(ev dnp.Event) {
+	session := ev.Conn.Data().(*session)
+	session.ended.Number = uint32(ev.Number)
 	for i, value, ok := ev.Update.Next(); ok; i, value, ok = ev.Update.Next() {
-		ev.Conn.Hold(ev.Link, i, value)
+		ev.Conn.Writes().Hold(ev.Link, i, uint32(ev.Number), value)
 		if ev.Source == e.tower && i == 0 && math.Float32frombits(binary.LittleEndian.Uint32(value)) > 100 {
-			ev.Conn.Refuse(ev.Link, i)
+			ev.Conn.Writes().Refuse(ev.Link, i)
+			session.ended.Refused = append(session.ended.Refused, wire.RefusedValue{Link: ev.Link, Index: uint16(i), Code: wire.RefusedBounds})
+			continue
+		}
+		if !session.fresh(ev.Link, i, ev.Number) {
+			ev.Conn.Writes().Release(ev.Link, i)
 			continue
 		}
 		if ev.Source.State().Set(i, value) {
 			e.wrote(ev.Source, i, value)
 		}
 		ev.Source.Changed(i)
-		ev.Conn.Release(ev.Link, i)
+		ev.Conn.Writes().Release(ev.Link, i)
 	}
 }
 

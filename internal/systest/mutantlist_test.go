@@ -91,7 +91,7 @@ var mutantList = []mutants.Mutant{
 	{Name: "guests_may_write", File: "internal/edge/fanout/session.go", Old: "return r.Claims.Write && st.Desc", New: "return st.Desc", Run: rightsRun},
 	{Name: "guests_may_make_states", File: "internal/edge/fanout/ownstates.go", Old: "|| !o.Claims.Write || !o.accept", New: "|| !o.accept", Run: rightsRun},
 	{Name: "everybody_is_listed", File: "replication/description.go", Old: "case AudienceListed:\n\t\treturn a.lists(client, groups)", New: "case AudienceListed:\n\t\treturn a.lists(client, groups) || true", Run: rightsRun},
-	{Name: "partly_is_ok", File: "internal/edge/fanout/writes.go", Old: "return slices.Contains(r.Refused, uint16(index))", New: "return false", Run: boundsRun,
+	{Name: "partly_is_ok", File: "replication/codec.go", Old: "return v.Code, true", New: "return 0, false", Run: boundsRun,
 		Survives: "a released value that differs from the client's write is sent to it at once, like a refused one"},
 
 	// A relay that serves when it must not, or does not when it must.
@@ -117,9 +117,9 @@ var mutantList = []mutants.Mutant{
 	// An edge that does not carry on, or shows what it must not.
 	{Name: "own_states_not_reasserted", File: "internal/edge/fanout/session.go", Old: "for _, own := range s.ownStates.list {\n\t\town.assertNow(now)", New: "for range s.ownStates.list {", Run: stormRun},
 	{Name: "writer_gives_up", File: "internal/edge/fanout/request.go", Old: "r.due = now.Add(r.wait)\n\t*next = earlier(*next, r.due)", New: "if r.due = now.Add(r.wait); r.wait == repeatMax {\n\t\tr.due = time.Time{}\n\t}\n\t*next = earlier(*next, now.Add(r.wait))", Run: stormRun},
-	{Name: "write_not_held", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Hold(ev.Link, index, value)", New: "", Run: stormRun},
+	{Name: "write_not_held", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Writes().Hold(ev.Link, index, write, value)", New: "", Run: stormRun},
 	{Name: "write_released_too_early", File: "internal/edge/fanout/writes.go", Old: "if !v.acknowledged || !wr.arrived(v) {", New: "if !v.acknowledged {", Run: stormRun},
-	{Name: "refused_not_reported", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
+	{Name: "refused_not_reported", File: "internal/edge/fanout/writes.go", Old: "wr.conn.Writes().Refuse(link.ID, v.index)", New: "_ = link", Run: stormRun},
 	{Name: "newer_write_overtaken", File: "internal/edge/fanout/writes.go", Old: "case v.number == 0:\n\t\t\treturn wr", New: "default:\n\t\t\treturn wr", Run: stormRun},
 	{Name: "drop_not_told", File: "internal/edge/fanout/ownstates.go", Old: "d.repeat.want(now)\n\to.drops", New: "o.drops", Run: stormRun},
 	{Name: "change_not_marked", File: "internal/edge/fanout/space.go", Old: "\tf.full.ChangedMask(changed)\n", New: ""},

@@ -31,7 +31,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "log_is_asked_too_often", File: "internal/edge/takeover/datagrams.go", Old: "askAgainTime         = 50", New: "askAgainTime         = 5", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "unclaimed_is_taken", File: "internal/edge/takeover/adopt.go", Old: "b.adopt(b.name(from), from, true)", New: "b.adopt(b.name(from), from, false)", Package: "internal/edge/takeover", Run: "^TestForgedOwner$"},
 	{Name: "end_before_commit", File: "dnp/journal.go", Old: "!c.log.ended && c.reason != CloseMoved", New: "false", Package: "dnp", Run: "^TestLoggedEnd$"},
-	{Name: "late_write_undoes", File: "replication/clients.go", Old: "m != nil && !number.after(m.last) {", New: "m != nil && m.last == number {", Package: "replication", Run: "^TestWriteOrder$"},
+	{Name: "late_write_undoes", File: "replication/clients.go", Old: "case !number.after(m.last):", New: "case m.last == number:", Package: "replication", Run: "^TestWriteOrder$"},
 	{Name: "no_announcement", File: "internal/relay/placement.go", Old: "w.send(bus.JSON(w.relay.cfg.Subjects.Relay(w.relay.cfg.Node), announcement{Ready: w.place.ready}))", New: "", Package: "internal/relay", Run: "^TestAnnouncement$"},
 	{Name: "scrub_costs_link_ups", File: "dnp/repeat.go", Old: "if l.scheduled(link) {\n\t\treturn", New: "if l.scheduled(link) {\n\t\tl.cancel(link)", Package: "dnp", Run: "^TestRetryScheduleAgain$"},
 	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "if !l.tested {\n\t\tl.closeAt", New: "if true {\n\t\tl.closeAt", Package: "dnp", Run: "^TestForgedLife$"},
@@ -74,10 +74,13 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "new_names_are_not_told", File: "internal/edge/fanout/space.go", Old: "message := s.linkMessage(st.Desc)\n", New: "message := st.Desc.Message\n", Package: "internal/systest", Run: "^TestDescribingEdge$"},
 
 	// What clients of the package client may write, and what they repeat.
-	{Name: "repeats_take_others_back", File: "client/state.go", Old: "\ts.forget(index)\n\treturn false", New: "\treturn false", Package: "client", Run: "^TestCrossing$"},
-	{Name: "refused_value_is_ignored", File: "client/state.go", Old: "since < 2*s.client.trip && bytes", New: "bytes", Package: "client", Run: "^TestCrossing$"},
+	{Name: "crossed_value_is_shown", File: "dnp/outbox/outbox.go", Old: "order\n\treturn false", New: "order\n\treturn true", Package: "dnp/outbox", Run: "^TestAuthority$"},
+	{Name: "later_value_is_lost", File: "dnp/outbox/outbox.go", Old: "w.order >= order", New: "false", Package: "dnp/outbox", Run: "^TestAuthority$"},
+	{Name: "older_word_ends_a_write", File: "dnp/outbox/outbox.go", Old: "w == nil || w.number != number {", New: "w == nil {", Package: "dnp/outbox", Run: "^TestAuthority$"},
+	{Name: "older_value_replaces", File: "client/state.go", Old: "e.Order < s.orders[index]", New: "false", Package: "client", Run: "^TestOrder$"},
+	{Name: "repeat_is_applied_again", File: "replication/clients.go", Old: "m.values[at].number < v.Number", New: "true", Package: "replication", Run: "^TestNumberedWrites$"},
 	{Name: "sends_without_bound", File: "client/client.go", Old: "len(c.queued) >= queuedMessagesMax || c.queuedBytes+len(data) > queuedBytesMax", New: "false", Package: "client", Run: "^TestSendBounds$"},
-	{Name: "own_state_is_sent_once", File: "client/state.go", Old: "s.source.Changed(index)\n\t\t\t\tw.advance(c.remember)", New: "w.advance(c.remember)", Package: "client", Run: "^TestRepeats$"},
+	{Name: "write_is_sent_once", File: "dnp/outbox/outbox.go", Old: "if s.due.After(now) {", New: "if true {", Package: "client", Run: "^TestRepeats$"},
 
 	// What operators read.
 	{Name: "ready_without_shards", File: "internal/relay/relay.go", Old: "return r.cfg.Leases == nil || r.heads.whole.Load()", New: "return true", Package: "internal/relay", Run: "^TestReady$"},

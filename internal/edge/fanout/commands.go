@@ -52,9 +52,8 @@ type verdict struct {
 func (c *commands) receive(now time.Time, ev *dnp.Event) {
 	durable := c.SessionEpoch > 0
 	switch {
-	case c.progress.Hello == 0 && command.IsHello(ev.Data):
-		c.progress.Hello = ev.Number + 1
-		c.messages.enveloped = true
+	case c.progress.OptIn(ev.Number, ev.Data):
+		c.optedIn()
 		c.answerHello()
 	case !c.progress.OptedIn(ev.Number) || !command.IsEnvelope(ev.Data):
 		if !durable {
@@ -71,7 +70,15 @@ func (c *commands) receive(now time.Time, ev *dnp.Event) {
 	}
 }
 
-func (c *commands) answerHello() { c.send(command.Answer{ID: command.HelloID}, "") }
+// optedIn begins what the client asked for with its hello.
+func (c *commands) optedIn() {
+	c.messages.enveloped = true
+	if c.progress.Granted&command.Writes != 0 {
+		c.conn.Writes().Order(c.SessionEpoch) // which each edge that takes the session over raises
+	}
+}
+
+func (c *commands) answerHello() { c.send(command.HelloAnswer(c.progress.Granted), "") }
 
 // received handles an envelope of a session that ends with its edge.
 func (c *commands) received(now time.Time, ev *dnp.Event) {
@@ -339,7 +346,7 @@ func (c *commands) resume(progress command.Progress, received uint64) {
 	if c.progress.Hello == 0 {
 		return
 	}
-	c.messages.enveloped = true
+	c.optedIn()
 	if !c.progress.Answered(command.HelloID) {
 		c.answerHello()
 	}

@@ -46,6 +46,7 @@ type ownState struct {
 	message  []byte
 	readOnly bool     // only the client itself may write
 	number   uint64   // state number in this epoch; 0 until the holder gave one
+	restored uint64   // state number that the replica had when the session was taken over; the holder may have newer values
 	repeat   repeater // of telling the holder that the state exists, or that the client took it back
 }
 
@@ -126,7 +127,7 @@ func (o *ownStates) restore(link wire.LinkID) *dnp.Source {
 	for i := range layout.Len() {
 		state.Set(i, st.Values.Value(i))
 	}
-	own := &ownState{owner: o.peer, link: link, key: st.Desc.Key, message: slices.Clone(st.Desc.Message)}
+	own := &ownState{owner: o.peer, link: link, key: st.Desc.Key, message: slices.Clone(st.Desc.Message), restored: st.Number}
 	o.newSource(own, state)
 	o.add(own)
 	return own.source
@@ -196,7 +197,7 @@ func (o *ownStates) advance(now, next time.Time) time.Time {
 
 func (o *ownStates) sendAssert(own *ownState) {
 	w := replication.Write{
-		Kind: replication.WriteAssert, Number: o.nextWrite(), Link: uint16(own.link),
+		Kind: replication.WriteAssert, Number: o.nextWrite(), State: own.restored, Link: uint16(own.link),
 		ReadOnly: own.readOnly, Audience: replication.AudienceNone, Message: own.message,
 	}
 	if o.ClientStates == ClientStatesSpace {

@@ -95,7 +95,7 @@ func (s *Session) Resume(now time.Time, conn *dnp.Conn, token uint64, progress c
 		}
 		own.assertNow(now)
 	}
-	for _, h := range conn.Held() { // before align, which may bind links to other sources, or end them
+	for _, h := range conn.Writes().Held() { // before align, which may bind links to other sources, or end them
 		if src, ok := conn.SourceOf(h.Link); ok {
 			own, _ := src.Data().(*ownState)
 			s.writes.writer(src, own).restore(now, h)
@@ -219,7 +219,8 @@ func (s *Session) updated(now time.Time, ev *dnp.Event) {
 	}
 	s.counts.WritesForbidden++
 	for index, _, ok := ev.Update.Next(); ok; index, _, ok = ev.Update.Next() {
-		s.conn.Refuse(ev.Link, index)
+		s.conn.Writes().Refuse(ev.Link, index)
+		s.writes.refuse(uint32(ev.Number), ev.Link, index, wire.RefusedRights)
 	}
 }
 

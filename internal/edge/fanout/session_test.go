@@ -136,7 +136,7 @@ func TestResumedWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		link, _ := s.conn.LinkOf(source(st))
-		s.conn.Hold(link.ID, 0, []byte{1})
+		s.conn.Writes().Hold(link.ID, 0, 0, []byte{1})
 		s.session.Resume(start, s.conn, 0, command.Progress{})
 		if wr, ok := s.session.writes.bySource[source(st)]; !ok || len(s.session.writes.list) != 1 {
 			t.Errorf("%s: %d writers, one of the state: %v, want the state to have the only one", c.why, len(s.session.writes.list), ok)

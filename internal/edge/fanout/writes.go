@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/replication"
 )
 
@@ -26,6 +27,16 @@ type writes struct {
 	list     []*writer // in the order in which they began
 	bySource map[*dnp.Source]*writer
 	total    int // size of all writers
+
+	// open are the client's numbered writes with values that are not settled. At most one for each of those values.
+	open  map[uint32]*openWrite
+	ended []uint32 // of open, without values that are not settled, unless more of the write followed
+}
+
+// An openWrite is a numbered write of the client that has not ended.
+type openWrite struct {
+	values  int // of all writers that are not settled
+	refused []wire.RefusedValue
 }
 
 // A writer carries what a client wrote to one state to the holder of the space, until
@@ -35,6 +46,9 @@ type writes struct {
 //
 // Until a value is acknowledged the client is not sent that value: it would see its own
 // write undone and made again (dnp.Conn.Hold).
+//
+// A client that numbers its writes (command.Writes) repeats one until it hears that the write has ended. The writer does not
+// remember what has: it asks the holder again, which does (replication.WriteValue), also after a takeover.
 type writer struct {
 	*writes
 	source *dnp.Source
@@ -49,6 +63,7 @@ type writer struct {
 type written struct {
 	index  int
 	value  []byte
+	write  uint32 // number of the client's write; 0 for none
 	number uint32 // of the first request that carried these bytes; 0 if none has
 
 	// The position behind which the holder has the value, once it said so. Its answer and
@@ -84,10 +99,55 @@ func (w *writes) end(over func(*writer) bool) {
 			return false
 		}
 		wr.grow(-wr.size)
+		for i := range wr.values {
+			w.close(wr.values[i].write, nil)
+		}
 		wr.values = nil
 		delete(w.bySource, wr.source)
 		return true
 	})
+}
+
+// count counts a value of a numbered write that is not settled.
+func (w *writes) count(write uint32) {
+	if write == 0 {
+		return
+	}
+	o := w.open[write]
+	if o == nil {
+		if w.open == nil {
+			w.open = map[uint32]*openWrite{}
+		}
+		o = &openWrite{}
+		w.open[write] = o
+	}
+	o.values++
+}
+
+// close notes that a value of a numbered write is settled, refused unless refused is nil.
+func (w *writes) close(write uint32, refused *wire.RefusedValue) {
+	o := w.open[write]
+	if o == nil {
+		return
+	}
+	if refused != nil && len(o.refused) < wire.WriteValuesMax {
+		o.refused = append(o.refused, *refused)
+	}
+	if o.values--; o.values == 0 {
+		w.ended = append(w.ended, write)
+	}
+}
+
+// acknowledge tells the client of the writes all of whose values are settled. It is not done before the turn is over,
+// because the values of a write come link by link. What the client gets in the same datagram and later is not older.
+func (w *writes) acknowledge() {
+	for _, write := range w.ended {
+		if o := w.open[write]; o != nil && o.values == 0 {
+			delete(w.open, write)
+			w.conn.Writes().Acknowledge(wire.WriteAck{Number: write, Refused: o.refused})
+		}
+	}
+	w.ended = w.ended[:0]
 }
 
 func (w *writes) repeatAll(now time.Time) {
@@ -101,6 +161,7 @@ func (w *writes) repeatAll(now time.Time) {
 // advance sends what is due and returns when there is more to do.
 func (w *writes) advance(now, next time.Time) time.Time {
 	if len(w.list) == 0 {
+		w.acknowledge() // those that were refused at once
 		return next
 	}
 	for _, wr := range w.list {
@@ -110,23 +171,26 @@ func (w *writes) advance(now, next time.Time) time.Time {
 		}
 	}
 	w.end(func(wr *writer) bool { return len(wr.values) == 0 })
+	w.acknowledge()
 	return next
 }
 
 // update stores the values that a client wrote, and has them sent.
 func (wr *writer) update(now time.Time, ev *dnp.Event) {
-	for {
-		index, value, ok := ev.Update.Next()
-		if !ok {
-			break
-		}
-		if !wr.store(index, value) {
-			wr.conn.Refuse(ev.Link, index)
+	write := uint32(ev.Number)
+	wr.count(write) // until all values were looked at
+	for index, value, ok := ev.Update.Next(); ok; index, value, ok = ev.Update.Next() {
+		switch {
+		case write != 0 && wr.overtakes(index, write):
+		case wr.store(index, write, value):
+			wr.conn.Writes().Hold(ev.Link, index, write, value)
+		default:
+			wr.conn.Writes().Refuse(ev.Link, index)
 			wr.counts.WritesDropped++
-			continue
+			wr.refuse(write, ev.Link, index, wire.RefusedBusy)
 		}
-		wr.conn.Hold(ev.Link, index, value)
 	}
+	wr.close(write, nil)
 	if !wr.repeat.pending() { // otherwise a request is under way, and the next one carries this value
 		wr.repeat.want(now)
 	}
@@ -135,15 +199,30 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 // restore stores what the client wrote while another edge had the session, because the
 // holder may not have it.
 func (wr *writer) restore(now time.Time, h dnp.HeldValue) {
-	if !wr.store(h.Index, h.Value) {
-		wr.conn.Refuse(h.Link, h.Index)
+	if !wr.store(h.Index, h.Write, h.Value) {
+		wr.conn.Writes().Refuse(h.Link, h.Index)
 		return
 	}
 	wr.repeat.want(now)
 }
 
+// overtakes reports whether this write of the client to a value, or a later one, is not settled: the client repeats
+// writes, and datagrams overtake each other.
+func (wr *writer) overtakes(index int, write uint32) bool {
+	i, found := wr.find(index)
+	return found && wr.values[i].write >= write
+}
+
+// refuse tells the client that a value of its numbered write will never be applied.
+func (w *writes) refuse(write uint32, link wire.LinkID, index int, code wire.RefusalCode) {
+	if write != 0 {
+		w.count(write)
+		w.close(write, &wire.RefusedValue{Link: link, Index: uint16(index), Code: code})
+	}
+}
+
 // store keeps a value, which it copies. It reports false if there is no room.
-func (wr *writer) store(index int, value []byte) bool {
+func (wr *writer) store(index int, write uint32, value []byte) bool {
 	i, found := wr.find(index)
 	delta := len(value)
 	if found {
@@ -158,7 +237,10 @@ func (wr *writer) store(index int, value []byte) bool {
 		wr.values = slices.Insert(wr.values, i, written{index: index})
 	}
 	v := &wr.values[i]
-	*v = written{index: index, value: append(v.value[:0], value...)}
+	overwritten := v.write
+	*v = written{index: index, write: write, value: append(v.value[:0], value...)}
+	wr.count(write)
+	wr.close(overwritten, nil)
 	wr.grow(delta)
 	return true
 }
@@ -200,7 +282,7 @@ func (wr *writer) send(now time.Time, next *time.Time) {
 		if v.number == 0 {
 			v.number = w.Number
 		}
-		w.Values = append(w.Values, replication.WriteValue{Index: v.index, Type: layout.Type(v.index), Value: v.value})
+		w.Values = append(w.Values, replication.WriteValue{Index: v.index, Type: layout.Type(v.index), Value: v.value, Number: v.write})
 	}
 	if len(w.Values) == 0 {
 		wr.repeat.stop()
@@ -243,15 +325,19 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 	case wr.bySource[wr.source] != wr || mustRepeat(r, err):
 		return
 	case r.Code == replication.WriteOK:
-		wr.settle(w.Number, r, func(int) bool { return false })
+		wr.settle(w.Number, r, func(int) (wire.RefusalCode, bool) { return 0, false })
 	case r.Code == replication.WritePartly:
-		wr.settle(w.Number, r, func(index int) bool { return slices.Contains(r.Refused, uint16(index)) })
+		wr.settle(w.Number, r, r.Refusal)
 		wr.counts.WritesRefused++
 	case r.Code == replication.WriteNoState && wr.own != nil:
 		wr.own.assertNow(now) // another relay became the holder, or the holder forgot the state
 		return
 	default:
-		wr.settle(w.Number, r, func(int) bool { return true })
+		code := wire.RefusedWrite
+		if r.Code == replication.WriteNoState {
+			code = wire.RefusedNoState
+		}
+		wr.settle(w.Number, r, func(int) (wire.RefusalCode, bool) { return code, true })
 		wr.counts.WritesRefused++
 	}
 	if slices.ContainsFunc(wr.values, func(v written) bool { return v.number == 0 }) {
@@ -261,33 +347,40 @@ func (wr *writer) answered(now time.Time, w *replication.Write, r replication.Wr
 
 // settle handles the verdict on the values that request number or an earlier one carried: the
 // client gets the authoritative value of those that are refused.
-func (wr *writer) settle(number uint32, r replication.WriteResult, refused func(index int) bool) {
+func (wr *writer) settle(number uint32, r replication.WriteResult, refusal func(index int) (wire.RefusalCode, bool)) {
 	open := false
 	for i := 0; i < len(wr.values); {
 		v := &wr.values[i]
 		carried := v.number != 0 && int32(v.number-number) <= 0
 		open = open || !carried
-		switch {
-		case !carried || v.acknowledged:
-		case refused(v.index):
-			if link, ok := wr.linkExact(v.index); ok {
-				wr.conn.Refuse(link.ID, v.index)
-			}
-			wr.forget(i)
+		if !carried || v.acknowledged {
+			i++
 			continue
-		default:
-			v.acknowledged, v.epoch, v.seq = true, r.Epoch, r.Seq
 		}
-		i++
+		code, refused := refusal(v.index)
+		if !refused {
+			v.acknowledged, v.epoch, v.seq = true, r.Epoch, r.Seq
+			i++
+			continue
+		}
+		value := wire.RefusedValue{Index: uint16(v.index), Code: code}
+		if link, ok := wr.linkExact(v.index); ok {
+			wr.conn.Writes().Refuse(link.ID, v.index)
+			value.Link = link.ID
+		}
+		wr.forget(i, &value)
 	}
 	if !open {
 		wr.repeat.stop()
 	}
 }
 
-func (wr *writer) forget(i int) {
+// forget ends a value, which is refused unless refused is nil.
+func (wr *writer) forget(i int, refused *wire.RefusedValue) {
+	write := wr.values[i].write
 	wr.grow(-len(wr.values[i].value) - writtenOverhead)
 	wr.values = slices.Delete(wr.values, i, i+1)
+	wr.close(write, refused)
 }
 
 // arrived reports whether the replica is behind the position at which the holder has v.
@@ -306,9 +399,9 @@ func (wr *writer) releaseArrived() {
 			continue
 		}
 		if link, ok := wr.linkExact(v.index); ok {
-			wr.conn.Release(link.ID, v.index)
+			wr.conn.Writes().Release(link.ID, v.index)
 		}
-		wr.forget(i)
+		wr.forget(i, nil)
 	}
 }
 

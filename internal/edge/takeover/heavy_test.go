@@ -83,7 +83,7 @@ func (h *heavySession) handle(events []dnp.Event) {
 			if !ok {
 				break
 			}
-			h.conn.Hold(ev.Link, index, value)
+			h.conn.Writes().Hold(ev.Link, index, uint32(ev.Number), value)
 		}
 		if h.log != nil {
 			h.log.Handle(h.net.Now(), ev)
