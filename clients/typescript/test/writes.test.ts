@@ -124,3 +124,40 @@ for (const transcript of readFileSync(file, "utf8").split(/^== /m).slice(1)) {
     for (const line of lines) if (line !== "") await player.play(line);
   });
 }
+
+test("a handler of a change writes a value again whose acknowledgement is being handled", () => {
+  const sent: string[] = [];
+  let lamp!: State;
+  const connection = new Connection({}, {
+    send: (p) => void (p[0] === 9 && sent.push(hex(p))),
+    ready() {},
+    connected() {},
+    closed() {},
+    message() {},
+    linked: (state) => (lamp = state),
+    changed: () => void lamp.set(1, 99),
+    unlinked() {},
+  });
+  connection.advance(0);
+  for (const p of ["01 00 0000", granted, lampOffer]) connection.receive(0, unhex(p));
+  void lamp.set(0, 7);
+  void lamp.set(1, 8);
+  connection.advance(10);
+  connection.receive(20, unhex("09 01 0080 01 0000 09 01 01 02"));
+  connection.receive(30, unhex("09 00 01 02 01 01 0080 0000 02 09"));
+  connection.advance(50);
+  assert.deepEqual(sent.map((p) => hex(unhex(p))), ["0901008002000007" + "010008" + "01", "09010080010100" + "63" + "02"]);
+});
+
+test("nobody has to look at the end of a write", async () => {
+  const layout = new Layout([typeNamed("uint8")]);
+  const state = new State({ key: "me", message: Uint8Array.of(1), layout, values: [Uint8Array.of(3)], own: true, writable: true });
+  const heard: unknown[] = [];
+  const listen = (reason: unknown): void => void heard.push(reason);
+  process.on("unhandledRejection", listen);
+  void state.set(0, 4);
+  await new Promise(setImmediate);
+  process.off("unhandledRejection", listen);
+  assert.deepEqual(heard, []);
+  await assert.rejects(state.set(0, 5), { name: "WriteError", code: "lost" });
+});
