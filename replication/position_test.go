@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 	} {
 		s := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 7, FirstNumber: 100}), former.now}
 		if !c.missing {
-			if err := s.Restore(stored.Number, stored.Data); err != nil {
+			if _, err := s.Restore(stored.Number, stored.Data); err != nil {
 				t.Fatal(err)
 			}
 		}

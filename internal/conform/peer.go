@@ -54,6 +54,7 @@ type peer struct {
 	ups, downs map[wire.LinkID]int
 	offers     []wire.LinkState
 	writes     []write
+	trailer    trailer
 	closed     bool
 
 	loss   float64 // of datagrams, both ways
@@ -81,6 +82,7 @@ func newPeer(ctx context.Context, socket *net.UDPConn, cfg Config) *peer {
 // begin forgets what belongs to the step before.
 func (p *peer) begin() {
 	p.faults, p.messages, p.unreliable, p.writes, p.hold, p.loss, p.part = nil, nil, nil, nil, nil, 0, ""
+	p.trailer.numbers = nil
 	clear(p.copies)
 }
 
@@ -392,6 +394,9 @@ func (p *peer) deliver(b []byte) {
 		if err != nil || len(m.Data) == 0 {
 			p.fault("a message of the client is empty")
 		}
+		if p.receiveHello(m.Data) {
+			return
+		}
 		p.messages = push(p.messages, string(m.Data))
 	case wire.CommandReliableMessageLong:
 		p.receivePart(b)
@@ -440,11 +445,13 @@ func (p *peer) receivePart(b []byte) {
 // receiveUpdate takes the values that the client writes.
 func (p *peer) receiveUpdate(b []byte) {
 	r := profile.UpdateReader(b[1:])
+	links := profile.UpdateHeadSize() // where they end
 	for {
 		id, ok := r.NextLink()
 		if !ok {
 			break
 		}
+		links += profile.UpdateLinkSize()
 		types := p.links[id]
 		if types == nil {
 			p.fault("the client writes to LinkId %04x, which does not exist", uint16(id))
@@ -455,12 +462,15 @@ func (p *peer) receiveUpdate(b []byte) {
 			if !ok {
 				break
 			}
+			links += profile.UpdateValueSize(len(value))
 			p.writes = push(p.writes, write{id, index, string(value)})
 		}
 	}
 	if err := r.Err(); err != nil {
 		p.fault("a LinkUpdate of the client does not parse: %v: % .32x", err, b)
+		return
 	}
+	p.receiveNumber(b, links)
 }
 
 // wrote reports whether the client wrote a value in this step.

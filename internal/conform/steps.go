@@ -51,6 +51,9 @@ func steps() []step {
 		{"update-prefix", "parse-prefix", updatePrefix, false},
 		{"write", "Updates", writeOnce, false},
 		{"write-repeated", "refresh", writeRepeated, false},
+		{"update-order", "Writes", updateOrder, false},
+		{"write-crossed", "Writes", writeCrossed, false},
+		{"write-refused", "Writes", writeRefused, false},
 		{"write-overtaken", "no-echo", writeOvertaken, false},
 		{"names", "Links", names, false},
 		{"unlink", "Links", unlink, false},
@@ -313,7 +316,7 @@ func updatePrefix(p *peer) {
 		{head(0), "no links", uint16s(13, 12)},
 	} {
 		p.part = c.what
-		p.converge("pair", func() { p.send(c.b) }, c.values)
+		p.converge("pair", func() { p.sendUpdate(bytes.Clone(c.b)) }, c.values)
 	}
 }
 
@@ -329,14 +332,6 @@ func writeOnce(p *peer) {
 			p.fail("the client set value 1 of %q, and sends value %d of LinkId %04x", "pair", w.index, uint16(w.link))
 		}
 	}
-}
-
-// writeRepeated loses the first LinkUpdate, which has no acknowledgement.
-func writeRepeated(p *peer) {
-	p.say("set pair 1 4243")
-	p.wait("the client sends a value", func() bool { return p.wrote(pairWrite(1, 4243)) })
-	p.writes = nil
-	p.wait("the client sends a value again, because a LinkUpdate may get lost", func() bool { return p.wrote(pairWrite(1, 4243)) })
 }
 
 // writeOvertaken has another client write the value that this one set.

@@ -165,7 +165,7 @@ func (p *peer) update(id wire.LinkID, first int, values []sample) {
 	for i, v := range values {
 		b = profile.AppendUpdateValue(b, first+i, v.typ, v.encoded)
 	}
-	p.send(b)
+	p.sendUpdate(b)
 }
 
 // converge waits until the client tells these values. LinkUpdates may get lost, so the edge repeats

@@ -66,6 +66,7 @@ func connection(ids, type):
 		s.names = ["pos"]
 		s.values = [Value.zero(type)]
 		c._bind(s)
+		c._up(s)
 	return c
 
 

@@ -42,6 +42,7 @@ func state(key, specs):
 		s.values.append(connection.settle(s.types[-1], spec[1]))
 		s.names.append(spec[2])
 	connection._bind(s)
+	connection._up(s)
 	sync_.client.states[key] = s
 	return s
 

@@ -52,6 +52,12 @@ test("the scripted edge finds no fault", options, async (t) => {
   assert.ok(Number(passed) >= 25, script.program.output);
 });
 
+test("transcripts of writes with numbers", options, async (t) => {
+  const game = await play(t, "writes.gd", { WRITES: readFileSync(join(root, "clients/testdata/writes.txt")) });
+  assert.ok(Number(/\d+/.exec(await game.says(/transcripts: \d+/))[0]) > 30);
+  assert.doesNotMatch(game.output, /WRONG/);
+});
+
 test("a session goes on when its WebSocket is cut", options, async (t) => {
   const deployment = await deploy(t);
   const proxy = await Proxy.start(deployment.port);

@@ -27,6 +27,11 @@ export interface Options {
   updateInterval?: number | undefined;
   /** Reads the link messages of states. The default takes the text for the key. */
   describe?: ((message: Uint8Array) => Description) | undefined;
+  /**
+   * Whether the server is no edge of dnprelay but another one of DNP, which takes no hello. Values that this client sets are
+   * then sent once, as other clients of DNP do. Default false.
+   */
+  plain?: boolean | undefined;
   /** For WebTransport, such as serverCertificateHashes. */
   webTransport?: WebTransportOptions | undefined;
   /** Instead of the global WebSocket. */
@@ -289,7 +294,7 @@ export class Client extends Emitter<Events> {
     this.#resume = transport.session?.token;
     this.#attachedAt = this.#clock.now();
     this.#closing = undefined;
-    if (resumed) this.#connection!.resume(this.#clock.now());
+    if (resumed) this.#connection!.resume(this.#clock.now(), transport.ordered);
     else this.#begin(login);
     transport.onDatagram = (datagram) => {
       if (this.#transport !== transport) return; // it is closing
@@ -314,9 +319,10 @@ export class Client extends Emitter<Events> {
 
   /** begin begins a new session. */
   #begin(login: Uint8Array | undefined): void {
-    const { updateInterval } = this.options;
-    const datagramMax = Math.min(1_200, this.#transport!.maxDatagramSize);
-    const connection: Connection = new Connection({ login, datagramMax, updateInterval, describe: this.#describe }, {
+    const { updateInterval, plain } = this.options;
+    const { maxDatagramSize, ordered } = this.#transport!;
+    const datagramMax = Math.min(1_200, maxDatagramSize);
+    const connection: Connection = new Connection({ login, datagramMax, updateInterval, plain, ordered, describe: this.#describe }, {
       send: (datagram) => this.#transport?.send(datagram),
       ready: () => this.#wake(),
       connected: () => {

@@ -10,8 +10,17 @@ const mark = 0xc5;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** The message by which a client opts in. Its answer has the id 0. @internal */
-export const hello = Uint8Array.of(mark, 0, ...encoder.encode("dnp.command.v1"));
+/** What an edge may grant. */
+export const capCommands = 1;
+export const capWrites = 2;
+
+const opening = Uint8Array.of(mark, 0, ...encoder.encode("dnp.command.v1"));
+
+/** The message by which a client asks for commands and for writes with numbers. Its answer has the id 0. @internal */
+export const hello = concat([opening, Uint8Array.of(capCommands | capWrites, 0, 0, 0)]);
+
+/** The hello that asks for commands only, of a client that does not know whether its server is an edge. @internal */
+export const helloPlain = opening;
 
 const kindRequest = 1;
 const kindRaw = 2;
@@ -93,14 +102,31 @@ interface Pending {
 
 /** Commands are the commands of a connection, which calls it with the time. @internal */
 export class Commands {
-  #said = false;
-  #granted = false;
+  /** What the edge grants; undefined before its answer. */
+  granted: number | undefined;
+  #asked: boolean; // an answer may come
+  #said: boolean; // the edge is one that has answered, or will
   #last = 0;
   readonly #open = new Map<number, Pending>(); // by id
   #waiting: Pending[] = [];
 
-  /** `send` sends a reliable message; it throws if too much waits. `ready` says that `advance` is due. */
-  constructor(private readonly send: (data: Uint8Array) => void, private readonly ready: () => void) {}
+  /**
+   * `send` sends a reliable message; it throws if too much waits. `ready` says that `advance` is due. If the hello was not
+   * `said` with the login, it goes before the first command.
+   */
+  constructor(private readonly send: (data: Uint8Array) => void, private readonly ready: () => void, said: boolean) {
+    this.#asked = this.#said = said;
+  }
+
+  /** answered notes that the server is an edge. */
+  answered(): void {
+    this.#said = true;
+  }
+
+  /** unanswered notes that the server does not answer the hello. Messages of the application stay as they are. */
+  unanswered(): void {
+    this.#said = false;
+  }
 
   /** command sends a command about the state whose LinkId `link` returns, and gives its answer. */
   command(link: () => number | undefined, name: string, body: Uint8Array, signal: AbortSignal | undefined, now: () => number): Promise<Uint8Array> {
@@ -123,9 +149,9 @@ export class Commands {
   advance(now: number): void {
     if (this.#waiting.length === 0) return;
     try {
-      if (!this.#said) this.send(hello);
-      this.#said = true;
-      while (this.#granted && this.#waiting.length > 0 && this.#room(now)) this.#request(this.#waiting[0]!);
+      if (!this.#said) this.send(helloPlain);
+      this.#said = this.#asked = true;
+      while (this.#takesCommands && this.#waiting.length > 0 && this.#room(now)) this.#request(this.#waiting[0]!);
     } catch {
       // Too much waits to be sent. The next advance tries again.
     }
@@ -140,6 +166,10 @@ export class Commands {
       this.#open.set(id, p);
     } else p.reject(new CommandError("unknown_state", "the state has no link"));
     this.#waiting.shift();
+  }
+
+  get #takesCommands(): boolean {
+    return ((this.granted ?? 0) & capCommands) !== 0;
   }
 
   /** next returns the id of the next request: 0 is the hello. */
@@ -162,14 +192,14 @@ export class Commands {
 
   /** incoming returns the application's message in a reliable message of the edge; undefined if there is none. */
   incoming(data: Uint8Array): Uint8Array | undefined {
-    if (!this.#said || !isEnvelope(data)) return data;
+    if (!this.#asked || !isEnvelope(data)) return data;
     const answer = parseAnswer(data);
     if (answer?.id === 0) {
-      this.#granted = true;
+      this.granted = answer.body.length < 4 ? capCommands : answer.body[0]!;
       this.ready();
       return undefined;
     }
-    if (!this.#granted) return data;
+    if (this.granted === undefined) return data;
     if (!answer) return parseRaw(data);
     const p = this.#open.get(answer.id);
     this.#open.delete(answer.id);

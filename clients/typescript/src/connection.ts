@@ -1,5 +1,5 @@
 import { Budget } from "./budget.js";
-import { Commands } from "./command.js";
+import { capWrites, Commands, hello } from "./command.js";
 import { LinkTable } from "./links.js";
 import { isReliable, RecvWindow } from "./recvwindow.js";
 import { SendWindow, wholeMax } from "./sendwindow.js";
@@ -16,6 +16,9 @@ const connectTimeout = 5_000;
 /** After so long without any datagram, or without an acknowledgement, the edge is asked whether it is there. */
 const silenceMax = 5_000;
 const unansweredMax = 15_000;
+
+/** An edge that has acknowledged the hello answers it sooner. Another server does not. */
+const answerMax = 3_000;
 
 /** An edge that says nothing for so long although it was asked is not there, or the path to it is not. */
 const deafnessMax = 4_000;
@@ -69,6 +72,10 @@ export interface ConnectionConfig {
   readonly datagramMax?: number | undefined;
   /** The shortest time between two LinkUpdates with new values, in ms. Default 30. */
   readonly updateInterval?: number | undefined;
+  /** Whether the server is no edge of dnprelay: then no hello asks it for more than DNP. */
+  readonly plain?: boolean | undefined;
+  /** Whether the transport loses nothing while it lasts, as a WebSocket. */
+  readonly ordered?: boolean | undefined;
   /** Reads the link messages of states. It must not throw. */
   readonly describe?: ((message: Uint8Array) => Description) | undefined;
 }
@@ -103,6 +110,8 @@ export class Connection {
   #probed = -Infinity; // the latest probe
   #troubled = -Infinity; // when a command of the edge came early or again
   readonly #loggingIn: boolean; // with the first command
+  #helloNumber = -1;
+  #answerBy = Infinity; // when the hello counts as not answered
 
   readonly #recv = new RecvWindow();
   readonly #window: SendWindow;
@@ -119,19 +128,23 @@ export class Connection {
       send: (datagram: Uint8Array) => this.#emit(datagram),
       answer: (datagram: Uint8Array) => this.#answer(datagram),
       ready: () => out.ready(),
+      granted: () => this.#granted(capWrites),
       linked: (state: State) => out.linked(state),
       changed: (state: State, index: number) => out.changed(state, index),
       unlinked: (state: State) => out.unlinked(state),
       command: (link: () => number | undefined, name: string, body: Uint8Array, signal?: AbortSignal) =>
         this.#commands.command(link, name, body, signal, () => this.#now),
     };
-    this.#commands = new Commands((data) => this.#window.send(data), () => out.ready());
+    this.#commands = new Commands((data) => this.#window.send(data), () => out.ready(), !config.plain);
     this.#links = new LinkTable(events, datagramMax, config.updateInterval ?? 30);
     if (config.describe) this.#links.describe = config.describe;
     const { login } = config;
     this.#loggingIn = login !== undefined;
     if (login && login.length > wholeMax) throw new RangeError(`the login has ${login.length} bytes, at most ${wholeMax}`);
     if (login) this.#window.add((number) => reliableMessage(number, login)); // before all offers
+    this.#links.writes.ordered = config.ordered ?? false;
+    if (config.plain) this.#links.plain();
+    else this.#window.add((number) => reliableMessage((this.#helloNumber = number), hello));
   }
 
   get phase(): Phase {
@@ -212,6 +225,7 @@ export class Connection {
     this.#begin(now);
     if (this.#phase === "connecting") this.#request();
     if (this.#phase !== "established") return;
+    if (now >= this.#answerBy) this.#unanswered();
     this.#commands.advance(now);
     if (!this.#window.resend(now, (datagram) => this.#emit(datagram))) {
       this.#emit(connectionClose());
@@ -234,7 +248,7 @@ export class Connection {
       return this.#requested + (requestSteps[this.#requests] ?? connectTimeout);
     }
     if (this.#lane.length > 0) return -Infinity;
-    let at = Math.min(this.#window.nextTimeout(this.#now), this.#askAt());
+    let at = Math.min(this.#window.nextTimeout(this.#now), this.#askAt(), this.#answerBy);
     const send = this.#window.ready ? -Infinity : this.#links.nextTimeout();
     if (send < Infinity) at = Math.min(at, Math.max(send, this.#budget.allowedAt(this.#now)));
     return at;
@@ -245,8 +259,8 @@ export class Connection {
    * lost with the old one goes again at once, and in any case a datagram, by which the edge learns that the client
    * is there.
    */
-  resume(now: number): void {
-    this.#links.resume(this.#window.heard);
+  resume(now: number, ordered = false): void {
+    this.#links.resume(this.#window.heard, ordered);
     this.#window.resume(now);
     this.#sure = now;
     if (this.#window.idle) this.#window.probe();
@@ -265,8 +279,29 @@ export class Connection {
   #begin(now: number): void {
     if (now - this.#now > stallMin && this.#phase === "established" && this.nextTimeout() < now - stallMin) {
       this.#window.forgive(now);
+      if (this.#answerBy < Infinity) this.#answerBy = now + answerMax;
     }
     this.#now = now;
+  }
+
+  #helloAcknowledged(): void {
+    this.#helloNumber = -1; // the number comes again
+    if (this.#links.writes.mode === "waiting") this.#answerBy = this.#now + answerMax;
+  }
+
+  /** unanswered notes that the server has the hello and does not answer it: it is no edge. */
+  #unanswered(): void {
+    this.#answerBy = Infinity;
+    this.#commands.unanswered();
+    this.#links.writes.mode = "plain";
+  }
+
+  /** granted notes what the edge says to the hello, or shows by what it sends. */
+  #granted(granted: number): void {
+    this.#answerBy = Infinity;
+    this.#commands.answered();
+    if ((granted & capWrites) !== 0) this.#links.granted();
+    else this.#links.plain();
   }
 
   #emit(datagram: Uint8Array): void {
@@ -319,10 +354,10 @@ export class Connection {
       case Command.linkState:
       case Command.reliableMessageLong: return this.#receiveReliable(p);
       case Command.reliableAck: return this.#receiveAck(p);
-      case Command.linkUp: return this.#receiveLink(p, () => this.#links.receiveUp(u16(p, 1), this.#now));
+      case Command.linkUp: return this.#receiveLink(p, () => this.#links.receiveUp(u16(p, 1)));
       case Command.linkDown: return this.#receiveLink(p, () => this.#links.receiveDown(u16(p, 1)));
       case Command.linkUpdate:
-        if (!this.#links.receiveUpdate(p, this.#now, this.#window.trip)) this.stats.malformed++;
+        if (!this.#links.receiveUpdate(p, this.#now)) this.stats.malformed++;
         return;
       default: this.stats.ignored++; // late answers to requests, and commands that do not exist
     }
@@ -345,6 +380,7 @@ export class Connection {
       this.#window.again(u16(p, 1));
     } else if (this.#window.acknowledge(u16(p, 1), this.#now)) {
       this.#sure = this.#now;
+      if (u16(p, 1) === this.#helloNumber) this.#helloAcknowledged();
     } else {
       this.stats.ignored++;
     }
@@ -387,7 +423,9 @@ export class Connection {
   }
 
   #message(data: Uint8Array): void {
+    const before = this.#commands.granted;
     const message = this.#commands.incoming(data);
+    if (before === undefined && this.#commands.granted !== undefined) this.#granted(this.#commands.granted);
     if (message) this.out.message(message, true);
   }
 

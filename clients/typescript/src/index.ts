@@ -24,3 +24,4 @@ export { Layout, State, type Description, type Field, type Fields } from "./stat
 export { type Past } from "./past.js";
 export { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "./transport.js";
 export { valueTypes, type Components, type Settable, type TypeName, type Value, type ValueType } from "./value.js";
+export { WriteError, type WriteCode } from "./writes.js";

@@ -1,8 +1,8 @@
 import { copy } from "./bytes.js";
-import { RoundTrip } from "./sendwindow.js";
 import { describe, Layout, State, type Description } from "./state.js";
 import type { ValueType } from "./value.js";
-import { linkDown, linkState, linkUp, parseLinkState, readUpdate, UpdateWriter, type UpdateTarget } from "./wire.js";
+import { linkDown, linksEnd, linkState, linkUp, parseLinkState, parseTrailer, readUpdate, unordered, type Order, type UpdateTarget } from "./wire.js";
+import { Writes, type WriteLink } from "./writes.js";
 
 /** Bounds of the states of an edge, which offers 4,096 by default, each with at most 8,192 values. */
 const linksMax = 32_767;
@@ -13,8 +13,8 @@ export const ownMax = 64;
 const ownIDs = 0x1000;
 
 /**
- * LinkUpdate and LinkDown have no acknowledgement, so they are sent again at these times (ms). At 30 % loss
- * one in 400 does not arrive with any of the five.
+ * LinkDown has no acknowledgement, so it is sent again at these times (ms). At 30 % loss one in 400 does not arrive with
+ * any of the five.
  */
 const repeatSteps = [0, 60, 180, 500, 1500];
 const repeatsTake = repeatSteps.at(-1)!;
@@ -26,9 +26,6 @@ const repeatsTake = repeatSteps.at(-1)!;
 const upSteps = [0, 250, 500, 1000, 2000];
 const upsPerFlush = 8;
 
-/** All values of own states are sent again after this time: the rest of what got lost. */
-const scrubInterval = 10_000;
-
 /** What the link table tells its owner. */
 export interface LinkEvents {
   send(datagram: Uint8Array): void;
@@ -36,6 +33,8 @@ export interface LinkEvents {
   answer(datagram: Uint8Array): void;
   /** ready says that the application set a value, which the next flush may send. */
   ready(): void;
+  /** granted says that the edge knows writes with numbers, as it shows by what it sends. */
+  granted(): void;
   linked(state: State): void;
   changed(state: State, index: number): void;
   unlinked(state: State): void;
@@ -43,15 +42,14 @@ export interface LinkEvents {
   command(link: () => number | undefined, name: string, body: Uint8Array, signal?: AbortSignal): Promise<Uint8Array>;
 }
 
-/** A Repeat is a value that this client set, a LinkUp or a LinkDown, while it may not have arrived. */
+/** A Repeat is a LinkUp or a LinkDown, while it may not have arrived. */
 interface Repeat {
   step: number;
   first: number; // when it was sent; Infinity before
   due: number; // NaN after the last time
-  previous: Uint8Array | undefined; // the value that was overwritten
 }
 
-const newRepeat = (step: number, previous?: Uint8Array): Repeat => ({ step, first: Infinity, due: -Infinity, previous });
+const newRepeat = (): Repeat => ({ step: 0, first: Infinity, due: -Infinity });
 
 /**
  * arrived reports whether something was sent for the last time, and the edge was heard afterwards. Without that,
@@ -59,39 +57,34 @@ const newRepeat = (step: number, previous?: Uint8Array): Repeat => ({ step, firs
  */
 const arrived = (r: Repeat, heard: number): boolean => Number.isNaN(r.due) && heard > r.first + repeatsTake;
 
-interface Link {
-  readonly id: number;
-  readonly state: State;
+interface Link extends WriteLink {
   up: boolean;
-  readonly writes: Map<number, Repeat>;
+  offered: readonly Uint8Array[]; // the values of an own state in its offer
 }
 
-function equal(a: Uint8Array, p: Uint8Array, at: number, size: number): boolean {
-  return a.length === size && a.every((b, i) => b === p[at + i]);
-}
+const newLink = (id: number, state: State, up: boolean): Link => ({ id, state, up, writes: new Map(), orders: [], offered: [] });
 
 /** A LinkTable holds the links of a connection, in both directions: they share the LinkIds. */
 export class LinkTable implements UpdateTarget {
   /** Reads the link messages of the edge's states. */
   describe: (message: Uint8Array) => Description = describe;
 
+  readonly writes: Writes;
   readonly #links = new Map<number, Link>();
-  readonly #writing = new Set<Link>();
   readonly #ups = new Map<number, Repeat>(); // by LinkId: states of the edge that it may not know to be linked
   readonly #downs = new Map<number, Repeat>(); // by LinkId: own states that were taken down
-  readonly #updates: UpdateWriter;
+  #trailers = true; // LinkUpdates of the edge may have one
   #nextID = 0;
-  #writeAt = Infinity; // when a repeat is due
-  #flushAt = -Infinity; // no LinkUpdate before
-  #scrubAt = Infinity;
+  #repeatAt = Infinity; // when a LinkUp or LinkDown is due
+  #flushAt = -Infinity; // none before
 
   // Of the LinkUpdate under way:
   #now = 0;
-  #trip = new RoundTrip();
+  #order: Order = unordered;
   #link: Link | undefined;
 
   constructor(private readonly events: LinkEvents, datagramMax: number, private readonly interval: number) {
-    this.#updates = new UpdateWriter(datagramMax, (datagram) => events.send(datagram));
+    this.writes = new Writes(datagramMax, interval, (datagram) => events.send(datagram), (state, index) => events.changed(state, index));
   }
 
   /** receiveOffer answers a LinkState, which was acknowledged, with LinkUp or LinkDown. */
@@ -111,12 +104,13 @@ export class LinkTable implements UpdateTarget {
     const { key, names, fields } = this.describe(m.message);
     const layout = new Layout(m.types, names, fields);
     const state = new State({ key, message: m.message, layout, values: m.values, own: false, writable: !m.readOnly });
-    const link: Link = { id: m.link, state, up: true, writes: new Map() };
+    const link = newLink(m.link, state, true);
     this.#links.set(m.link, link);
     this.#bind(link);
+    state.linked = true;
     this.events.answer(linkUp(m.link));
-    this.#ups.set(m.link, { step: 1, first: now, due: now + upSteps[1]!, previous: undefined });
-    this.#writeAt = Math.min(this.#writeAt, now + upSteps[1]!);
+    this.#ups.set(m.link, { step: 1, first: now, due: now + upSteps[1]! });
+    this.#repeatAt = Math.min(this.#repeatAt, now + upSteps[1]!);
     this.events.linked(state);
   }
 
@@ -124,22 +118,21 @@ export class LinkTable implements UpdateTarget {
   offer(state: State): (number: number) => Uint8Array {
     while (this.#links.has(this.#nextID)) this.#nextID++;
     if (this.#nextID >= ownIDs) throw new Error(`offer ${state.key}: the connection has no more LinkIds`);
-    const link: Link = { id: this.#nextID++, state, up: false, writes: new Map() };
+    const link = newLink(this.#nextID++, state, false);
     this.#links.set(link.id, link);
+    this.#bind(link);
     return (number) => {
-      const values = state.layout.types.map((_, i) => state.encoded(i));
+      const values = (link.offered = state.layout.types.map((_, i) => copy(state.encoded(i))));
       return linkState({ number, link: link.id, readOnly: false, message: state.message, types: state.layout.types, values });
     };
   }
 
-  receiveUp(id: number, now: number): void {
+  receiveUp(id: number): void {
     const link = this.#links.get(id);
     if (!link && id < this.#nextID) this.#takeDown(id); // all its LinkDowns were lost
     if (!link || link.up) return;
-    link.up = true;
-    this.#bind(link);
-    this.#scrubAt = Math.min(this.#scrubAt, now + scrubInterval);
-    this.#rewrite(link, 0); // the edge repeats LinkUp until it has a LinkUpdate
+    link.up = link.state.linked = true;
+    this.writes.offered(link, link.offered);
     this.events.linked(link.state);
   }
 
@@ -163,44 +156,65 @@ export class LinkTable implements UpdateTarget {
   }
 
   #takeDown(id: number): void {
-    this.#downs.set(id, newRepeat(0));
-    this.#writeAt = -Infinity;
+    this.#downs.set(id, newRepeat());
+    this.#repeatAt = -Infinity;
   }
 
   #remove(link: Link, tell: boolean): void {
-    link.up = false;
+    link.up = link.state.linked = false;
     this.#links.delete(link.id);
     this.#ups.delete(link.id);
-    this.#writing.delete(link);
-    link.state.written = undefined;
-    link.state.commanded = undefined;
+    link.state.connection = undefined;
+    this.writes.lose(link);
     if (tell) this.events.unlinked(link.state);
   }
 
   #bind(link: Link): void {
-    link.state.written = (index, previous) => {
-      this.#write(link, index, 0, link.writes.get(index)?.previous ?? previous);
-      this.events.ready();
+    link.state.connection = {
+      write: (index) => {
+        const done = this.writes.write(link, index);
+        this.events.ready();
+        return done;
+      },
+      pending: (index) => link.writes.get(index)?.done,
+      command: (name, body, signal) => this.events.command(() => (link.up ? link.id : undefined), name, body, signal),
     };
-    link.state.commanded = (name, body, signal) => this.events.command(() => (link.up ? link.id : undefined), name, body, signal);
-  }
-
-  #write(link: Link, index: number, step: number, previous?: Uint8Array): void {
-    link.writes.set(index, newRepeat(step, previous));
-    this.#writing.add(link);
-    this.#writeAt = -Infinity;
-  }
-
-  /** rewrite sends all values of an own state, as if they had just been set, or for the last time. */
-  #rewrite(link: Link, step: number): void {
-    for (let i = 0; i < link.state.length; i++) if (Number.isNaN(link.writes.get(i)?.due ?? NaN)) this.#write(link, i, step);
   }
 
   /** receiveUpdate applies a LinkUpdate, and reports whether all of it could be read. */
-  receiveUpdate(p: Uint8Array, now: number, trip: RoundTrip): boolean {
+  receiveUpdate(p: Uint8Array, now: number): boolean {
     this.#now = now;
-    this.#trip = trip;
+    this.#order = unordered;
+    if (this.#trailers && p.length > 2) this.#receiveTrailer(p);
     return readUpdate(p, this);
+  }
+
+  /**
+   * receiveTrailer handles what ends a LinkUpdate of an edge that grants writes: its order, and acknowledgements, which come
+   * before its values. Where a link cannot be read, so that nobody knows where the links end, a trailer counts only if
+   * the edge is known to send them: libraries announce more links than follow.
+   */
+  #receiveTrailer(p: Uint8Array): void {
+    const links = linksEnd(p, this);
+    if (links === p.length || (links < 0 && this.writes.mode !== "numbered")) return;
+    const trailer = parseTrailer(p, links);
+    if (!trailer) return;
+    this.#order = trailer.order;
+    if (this.writes.mode !== "numbered") this.events.granted(); // the answer to the hello may wait behind many offers
+    for (const ack of trailer.acks) this.writes.acknowledge(ack, trailer.order, this.#now);
+  }
+
+  /** granted has writes go with numbers from now on. */
+  granted(): void {
+    this.writes.mode = "numbered";
+    this.events.ready();
+  }
+
+  /** plain has writes go once, because the server knows no numbers. What is behind its values means nothing. */
+  plain(): void {
+    this.writes.mode = "plain";
+    this.#trailers = false;
+    this.events.ready();
   }
 
   types(id: number): readonly ValueType[] | undefined {
@@ -210,59 +224,27 @@ export class LinkTable implements UpdateTarget {
   }
 
   value(_id: number, index: number, p: Uint8Array, at: number, size: number): void {
-    const link = this.#link!;
-    if (!link.up || this.#crosses(link, index, p, at, size)) return;
-    if (link.state.receive(index, p, at, size, this.#now)) this.events.changed(link.state, index);
-  }
-
-  /**
-   * crosses reports whether a value crosses a write of this client on the way, so that the write is the later
-   * one: it comes sooner than an answer could, or it is the value that the write has replaced, and comes as
-   * late as an answer may. Any other value ends the repeats of the write: the edge has it, or others have
-   * written since, whom a repeat would overwrite.
-   */
-  #crosses(link: Link, index: number, p: Uint8Array, at: number, size: number): boolean {
-    const write = link.writes.get(index);
-    if (!write) return false;
-    const since = this.#now - write.first;
-    if (since === -Infinity) write.previous = copy(p, at, at + size); // the write was not even sent
-    if (since < this.#trip.mean) return true;
-    if (since < this.#trip.longest && write.previous && equal(write.previous, p, at, size)) return true;
-    link.writes.delete(index);
-    return false;
+    if (this.#link!.up) this.writes.value(this.#link!, index, p, at, size, this.#order, this.#now);
   }
 
   /** nextTimeout returns when flush has something to do. */
   nextTimeout(): number {
-    return Math.max(this.#flushAt, Math.min(this.#writeAt, this.#scrubAt));
+    return Math.min(this.writes.nextTimeout(), Math.max(this.#flushAt, this.#repeatAt));
   }
 
   /** resume sends again what may have got lost with a transport over which the edge was last heard at this time. */
-  resume(heard: number): void {
-    this.#writeAt = -Infinity;
-    for (const { writes } of this.#writing) {
-      for (const [index, write] of writes) {
-        if (arrived(write, heard)) writes.delete(index);
-        else writes.set(index, newRepeat(0, write.previous));
-      }
-    }
-    for (const [id, down] of this.#downs) if (!arrived(down, heard)) this.#downs.set(id, newRepeat(0));
+  resume(heard: number, ordered: boolean): void {
+    this.#repeatAt = -Infinity;
+    this.writes.resume(ordered);
+    for (const [id, down] of this.#downs) if (!arrived(down, heard)) this.#downs.set(id, newRepeat());
   }
 
-  /** flush sends the values that are due in as few datagrams as possible. */
+  /** flush sends what is due. */
   flush(now: number, heard: number): void {
-    if (now < this.nextTimeout()) return;
-    if (now >= this.#scrubAt) this.#scrub(now);
+    this.writes.flush(now);
+    if (now < Math.max(this.#flushAt, this.#repeatAt)) return;
     this.#flushAt = now + this.interval;
-    this.#writeAt = Infinity;
-    for (const link of this.#writing) {
-      for (const [index, write] of link.writes) {
-        if (this.#step(write, now, repeatSteps)) this.#updates.add(link.id, index, link.state.encoded(index));
-        if (arrived(write, heard)) link.writes.delete(index);
-      }
-      if (link.writes.size === 0) this.#writing.delete(link);
-    }
-    this.#updates.flush();
+    this.#repeatAt = Infinity;
     for (const [id, down] of this.#downs) {
       if (this.#step(down, now, repeatSteps)) this.events.send(linkDown(id));
       if (arrived(down, heard)) this.#downs.delete(id);
@@ -274,7 +256,7 @@ export class LinkTable implements UpdateTarget {
     let sent = 0;
     for (const [id, up] of this.#ups) {
       if (sent === upsPerFlush) {
-        this.#writeAt = -Infinity;
+        this.#repeatAt = -Infinity;
         return;
       }
       if (this.#step(up, now, upSteps)) {
@@ -292,16 +274,7 @@ export class LinkTable implements UpdateTarget {
       if (r.first === Infinity) r.first = now;
       r.due = r.first + (steps[++r.step] ?? NaN);
     }
-    if (r.due < this.#writeAt) this.#writeAt = r.due;
+    if (r.due < this.#repeatAt) this.#repeatAt = r.due;
     return send;
-  }
-
-  #scrub(now: number): void {
-    this.#scrubAt = Infinity;
-    for (const link of this.#links.values()) {
-      if (!link.up || !link.state.own) continue;
-      this.#rewrite(link, repeatSteps.length - 1);
-      this.#scrubAt = now + scrubInterval;
-    }
   }
 }

@@ -2,6 +2,7 @@ import { copy } from "./bytes.js";
 import { CommandError } from "./command.js";
 import { Past } from "./past.js";
 import { decodeFixed, encodedSize, encodeValue, newComponents, readComponent, valueTypes, type Components, type Settable, type Value, type ValueType } from "./value.js";
+import { failed } from "./writes.js";
 
 /** A Field is a named component of a data value. */
 export interface Field {
@@ -48,7 +49,17 @@ export interface StateConfig {
   readonly writable: boolean;
 }
 
+/** A StateConnection is what a connection does for a state. @internal */
+export interface StateConnection {
+  /** write notes that the application set a value. The promise ends when the edge has it, or refuses it. */
+  write(index: number): Promise<void>;
+  /** pending returns the promise of a value that is on its way. */
+  pending(index: number): Promise<void> | undefined;
+  command(name: string, body: Uint8Array, signal?: AbortSignal): Promise<Uint8Array>;
+}
+
 const utf8 = new TextDecoder();
+const done = Promise.resolve();
 
 /**
  * A State is a list of typed values that the edge and this client keep equal. Its values stay as they
@@ -74,11 +85,11 @@ export class State {
   readonly #fresh: Uint8Array; // by index: 1 if decoded is the newest value
   #past?: Past;
 
-  /** The connection's notice of values that the application sets; undefined while there is no link. @internal */
-  written?: ((index: number, previous: Uint8Array) => void) | undefined;
+  /** Whether the state has a link, without which its values do not change. */
+  linked = false;
 
-  /** How the connection sends a command about this state. @internal */
-  commanded?: ((name: string, body: Uint8Array, signal?: AbortSignal) => Promise<Uint8Array>) | undefined;
+  /** The connection that has the state; undefined if none has. @internal */
+  connection?: StateConnection | undefined;
 
   constructor(config: StateConfig) {
     this.key = config.key;
@@ -95,11 +106,6 @@ export class State {
   /** The number of values. */
   get length(): number {
     return this.layout.types.length;
-  }
-
-  /** Whether the state has a link, without which its values do not change. */
-  get linked(): boolean {
-    return this.written !== undefined;
   }
 
   /** get returns the newest value, by index or name. An array that it returns belongs to the state. */
@@ -121,16 +127,20 @@ export class State {
     return v.length;
   }
 
-  /** set changes a value, and has the connection tell the edge. */
-  set(value: number | string, to: Settable): void {
+  /**
+   * set changes a value, and has the connection tell the edge. The promise ends when the value is that of the state
+   * for all others, or with a WriteError, which is no unhandled rejection where nobody looks. If the value is set again
+   * meanwhile, it ends with that. A state of this client that has no connection is offered with the value later, and the
+   * promise rejects.
+   */
+  set(value: number | string, to: Settable): Promise<void> {
     const i = this.layout.index(value);
     if (!this.writable) throw new Error(`set ${this.key}: the state is read-only`);
     if (!this.own && !this.linked) throw new Error(`set ${this.key}: the state has no link`);
     const encoded = encodeValue(this.layout.types[i]!, to);
-    if (this.equals(i, encoded, 0, encoded.length)) return;
-    const previous = copy(this.encoded(i));
+    if (this.equals(i, encoded, 0, encoded.length)) return this.connection?.pending(i) ?? done;
     this.#store(i, encoded, 0, encoded.length);
-    this.written?.(i, previous);
+    return this.connection?.write(i) ?? failed("lost");
   }
 
   /**
@@ -152,8 +162,8 @@ export class State {
     return out;
   }
 
-  /** setFields sets a data value to components, of which all must be given. */
-  setFields(value: number | string, to: Readonly<Record<string, Settable>>): void {
+  /** setFields sets a data value to components, of which all must be given. Its promise is that of `set`. */
+  setFields(value: number | string, to: Readonly<Record<string, Settable>>): Promise<void> {
     const list = this.layout.fields.get(this.layout.index(value));
     if (!list) throw new TypeError(`set ${this.key}: the link message tells no fields of ${JSON.stringify(value)}`);
     const unknown = Object.keys(to).find((name) => !list.some((f) => f.name === name));
@@ -165,7 +175,7 @@ export class State {
       data.set(encodeValue(type, to[name]!), at);
       at += type.size;
     }
-    this.set(value, data);
+    return this.set(value, data);
   }
 
   /**
@@ -174,8 +184,8 @@ export class State {
    * which the command may be executed all the same. Beyond 16 commands without an answer it waits.
    */
   async command(name: string, body: Uint8Array | string = "", options: { signal?: AbortSignal } = {}): Promise<Uint8Array> {
-    if (!this.commanded) throw new CommandError("unknown_state", "the state has no link");
-    return this.commanded(name, typeof body === "string" ? new TextEncoder().encode(body) : body, options.signal);
+    if (!this.connection || !this.linked) throw new CommandError("unknown_state", "the state has no link");
+    return this.connection.command(name, typeof body === "string" ? new TextEncoder().encode(body) : body, options.signal);
   }
 
   /**

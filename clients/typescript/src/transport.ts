@@ -6,6 +6,9 @@ export interface Transport {
   /** The largest datagram in bytes that arrives in one piece of the network. Larger ones may take longer. */
   readonly maxDatagramSize: number;
 
+  /** Whether each datagram arrives, and in order, as long as the transport lasts. */
+  readonly ordered?: boolean | undefined;
+
   /**
    * What the edge knows the session by, if the transport's handshake told it. The client only passes it
    * to the next transport.

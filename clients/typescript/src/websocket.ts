@@ -44,6 +44,7 @@ function greeted(socket: WebSocket, signal: AbortSignal): Promise<Transport> {
 
 class WebSocketTransport implements Transport {
   readonly maxDatagramSize = 65_535; // the edge closes at longer ones
+  readonly ordered = true;
   onDatagram: (datagram: Uint8Array) => void = () => {};
   onClose: (info: CloseInfo) => void = () => {};
 

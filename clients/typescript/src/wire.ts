@@ -126,41 +126,130 @@ export function parseLinkState(p: Uint8Array): LinkState | undefined {
   return { number: u16(p, 1), link: u16(p, 3), readOnly: p[5] === readOnlyFlag, message: p.subarray(8, end), types, values };
 }
 
+/**
+ * An Order says which of two LinkUpdates of an edge is the newer one: the generation grows when another edge takes the
+ * session over, the counter with each LinkUpdate. A LinkUpdate without one counts as the oldest.
+ */
+export interface Order {
+  readonly generation: number;
+  readonly counter: number;
+}
+
+export const unordered: Order = { generation: 0, counter: 0 };
+
+export const older = (a: Order, b: Order): boolean =>
+  a.generation < b.generation || (a.generation === b.generation && a.counter < b.counter);
+
+const generations = 2 ** 20;
+const counters = 2 ** 44;
+
+/** A Refusal tells which value of a write the edge or the relay has refused, and why. */
+export interface Refusal {
+  readonly link: number;
+  readonly index: number;
+  readonly code: number;
+}
+
+/** An Acknowledgement ends the write with a number. */
+export interface Acknowledgement {
+  readonly number: number;
+  readonly refused: readonly Refusal[];
+}
+
+/**
+ * A Trailer ends a LinkUpdate of an edge that granted writes: generation and counter, and acknowledgements up to the
+ * last byte, which is the size of all that.
+ */
+export interface Trailer {
+  readonly order: Order;
+  readonly acks: readonly Acknowledgement[];
+}
+
+const refusalSize = 5;
+
+/** parseTrailer reads the trailer at the end of a datagram whose links end at `links`; -1 if that is not known. */
+export function parseTrailer(p: Uint8Array, links: number): Trailer | undefined {
+  const end = p.length - 1;
+  let at = end - p[end]!;
+  if (links < 0 ? at < 2 : at !== links) return undefined;
+  const uvarint = (): number => {
+    for (let v = 0, scale = 1; at < end && scale < counters; scale *= 128) {
+      const b = p[at++]!;
+      v += (b & 127) * scale;
+      if (b < 128) return v;
+    }
+    return NaN;
+  };
+  const order = { generation: uvarint(), counter: uvarint() };
+  if (!(order.generation < generations && order.counter < counters)) return undefined;
+  const acks: Acknowledgement[] = [];
+  while (at < end) {
+    const number = uvarint();
+    const refusals = at < end ? p[at++]! : NaN;
+    if (Number.isNaN(number) || !(at + refusals * refusalSize <= end)) return undefined;
+    const refused = Array.from({ length: refusals }, (_, i) => {
+      const from = at + i * refusalSize;
+      return { link: u16(p, from), index: u16(p, from + 2), code: p[from + 4]! };
+    });
+    at += refusals * refusalSize;
+    acks.push({ number, refused });
+  }
+  return { order, acks };
+}
+
 /** Java reads both counts of a LinkUpdate as signed bytes. */
 const countMax = 127;
+
+/** A LinkUpdate with a number has at most so many values. */
+const numberedMax = 32;
+
+/** The most bytes of a number, which counts LinkUpdates. */
+const numberSize = 5;
 
 /**
  * An UpdateWriter packs changed values into LinkUpdates of at most `sizeMax` bytes; a value that needs
  * more gets a datagram of its own. A LinkUpdate is a u8 number of links, each with a u16 LinkId, a u8
- * number of values, and for each value a u16 index and the value.
+ * number of values, and for each value a u16 index and the value. Behind them may be a number (LEB128).
  */
 export class UpdateWriter {
   #p: Uint8Array;
   #size = 0;
   #link = -1;
   #count = 0; // place of the open link's number of values
+  #values = 0;
+  #number = 0;
 
-  constructor(private readonly sizeMax: number, private readonly send: (datagram: Uint8Array) => void) {
+  /** `begin` is called for each datagram, and returns the number that it ends with; 0 for none. */
+  constructor(private readonly sizeMax: number, private readonly send: (datagram: Uint8Array) => void, private readonly begin: () => number = () => 0) {
     this.#p = new Uint8Array(sizeMax);
   }
 
   add(link: number, index: number, value: Uint8Array): void {
     const need = 2 + value.length;
-    const fits = link === this.#link && this.#p[this.#count]! < countMax && this.#size + need <= this.sizeMax;
+    const fits = link === this.#link && this.#p[this.#count]! < countMax && this.#fits(need);
     if (!fits) this.#open(link, need);
     putU16(this.#p, this.#size, index);
     this.#p.set(value, this.#size + 2);
     this.#size += need;
+    this.#values++;
     this.#p[this.#count]!++;
   }
 
+  /** fits reports whether the open datagram has room for so many bytes. */
+  #fits(need: number): boolean {
+    if (this.#number > 0) return this.#values < numberedMax && this.#size + need + numberSize <= this.sizeMax;
+    return this.#size + need <= this.sizeMax;
+  }
+
   #open(link: number, need: number): void {
-    if (this.#size === 0 || this.#p[1] === countMax || this.#size + 3 + need > this.sizeMax) {
+    if (this.#size === 0 || this.#p[1] === countMax || !this.#fits(3 + need)) {
       this.flush();
-      if (5 + need > this.#p.length) this.#p = new Uint8Array(5 + need);
+      if (5 + need + numberSize > this.#p.length) this.#p = new Uint8Array(5 + need + numberSize);
       this.#p[0] = Command.linkUpdate;
       this.#p[1] = 0;
       this.#size = 2;
+      this.#values = 0;
+      this.#number = this.begin();
     }
     this.#p[1]!++;
     putU16(this.#p, this.#size, link);
@@ -172,7 +261,10 @@ export class UpdateWriter {
 
   /** flush sends the open datagram. */
   flush(): void {
-    if (this.#size > 0) this.send(this.#p.slice(0, this.#size));
+    if (this.#size > 0) {
+      for (let n = this.#number; n > 0; n = Math.floor(n / 128)) this.#p[this.#size++] = (n & 127) | (n > 127 ? 128 : 0);
+      this.send(this.#p.slice(0, this.#size));
+    }
     this.#size = 0;
     this.#link = -1;
   }
@@ -192,22 +284,33 @@ export interface UpdateTarget {
  * more links than follow.
  */
 export function readUpdate(p: Uint8Array, target: UpdateTarget): boolean {
-  if (p.length < 2) return false;
-  let at = 2;
-  for (let links = p[1]!; links > 0; links--) {
-    if (at + 3 > p.length) return false;
-    const link = u16(p, at);
-    const types = target.types(link);
-    const end = types ? endOfValues(p, at + 2, types) : -1;
-    if (end < 0) return false;
-    for (at += 3; at < end; ) {
+  return walkUpdate(p, target, (link, types, at, end) => {
+    while (at < end) {
       const index = u16(p, at);
-      const size = encodedSize(types![index]!, p, at + 2, end);
+      const size = encodedSize(types[index]!, p, at + 2, end);
       target.value(link, index, p, at + 2, size);
       at += 2 + size;
     }
+  }) >= 0;
+}
+
+/** linksEnd returns where the links of a LinkUpdate end, or -1 if one of them cannot be read. */
+export const linksEnd = (p: Uint8Array, target: UpdateTarget): number => walkUpdate(p, target, () => {});
+
+/** walkUpdate calls `values` with where the values of each link are, and returns where the last ones end, or -1. */
+function walkUpdate(p: Uint8Array, target: UpdateTarget, values: (link: number, types: readonly ValueType[], at: number, end: number) => void): number {
+  if (p.length < 2) return -1;
+  let at = 2;
+  for (let links = p[1]!; links > 0; links--) {
+    if (at + 3 > p.length) return -1;
+    const link = u16(p, at);
+    const types = target.types(link);
+    const end = types ? endOfValues(p, at + 2, types) : -1;
+    if (end < 0) return -1;
+    values(link, types!, at + 3, end);
+    at = end;
   }
-  return true;
+  return at;
 }
 
 /** endOfValues returns where the values end whose number is at `at`, or -1 if they do not parse. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { CommandError, Commands, hello, parseAnswer, parseRaw, raw, requestByKey, requestByLink } from "../src/command.js";
+import { CommandError, Commands, hello, helloPlain, parseAnswer, parseRaw, raw, requestByKey, requestByLink } from "../src/command.js";
 import { hex, unhex } from "./bytes.js";
 
 const utf8 = (s: string): Uint8Array => new TextEncoder().encode(s);
@@ -25,12 +25,14 @@ const same = (got: Uint8Array, want: Uint8Array, why: string): void => assert.eq
 const answer = (id: number, code: number, body = ""): Uint8Array => Uint8Array.of(0xc5, 0x81, id & 0xff, id >> 8, code, ...utf8(body));
 
 test("envelopes are those of the Go codec", () => {
-  same(hello, vector("hello"), "hello");
+  same(helloPlain, vector("hello"), "hello");
+  same(hello, unhex("c5 00 646e702e636f6d6d616e642e7631 03000000"), "hello with capabilities");
   same(requestByKey(1, "door", "open", utf8("now")), vector("request key"), "request by key");
   same(requestByLink(65535, 0x8001, "hit", utf8("")), vector("request link"), "request by link");
   assert.deepEqual(parseAnswer(vector("answer")), { id: 1, code: "ok", body: utf8("opened") });
   assert.deepEqual(parseAnswer(vector("answer error")), { id: 258, code: "not_authorised", body: utf8("not_authorised") });
   assert.deepEqual(parseAnswer(vector("hello answer")), { id: 0, code: "ok", body: utf8("") });
+  assert.deepEqual(parseAnswer(unhex("c5 81 0000 00 03000000")), { id: 0, code: "ok", body: Uint8Array.of(3, 0, 0, 0) });
   same(parseRaw(vector("raw"))!, Uint8Array.of(0xc5, 0x78), "raw");
   same(raw(Uint8Array.of(0xc5, 0x78)), vector("raw"), "raw");
   for (const [name, p] of vectors) {
@@ -44,7 +46,7 @@ test("envelopes are those of the Go codec", () => {
 class Desk {
   sent: Uint8Array[] = [];
   now = 0;
-  readonly commands = new Commands((data) => this.sent.push(data), () => {});
+  readonly commands = new Commands((data) => this.sent.push(data), () => {}, false);
 
   ask(name: string, signal?: AbortSignal): Promise<string> {
     return this.commands.command(() => 7, name, utf8("b"), signal, () => this.now).then(text, (error: unknown) => {
@@ -73,7 +75,7 @@ class Desk {
 test("a command has one answer", async () => {
   const d = new Desk();
   const first = d.ask("open");
-  assert.deepEqual(d.take(), [hello], "the edge has to say first that it takes commands");
+  assert.deepEqual(d.take(), [helloPlain], "the edge has to say first that it takes commands");
   assert.deepEqual(d.take(), [], "it says so once");
   assert.ok(d.commands.incoming(answer(1, 0, "x")), "before that, all messages are for the application");
   d.commands.incoming(answer(0, 0));

@@ -30,7 +30,7 @@ function obey(client: Client, own: Map<string, State>, text: string): void {
       for (let i = 0; i < Number(rest); i++) client.send(`burst ${i}`);
       return;
     case "set":
-      return find(args[0]!)!.set(Number(args[1]), Number(args[2]));
+      return void find(args[0]!)!.set(Number(args[1]), Number(args[2]));
     case "tell": {
       const state = find(rest);
       return client.send(`${rest} ${state ? JSON.stringify(Array.from({ length: state.length }, (_, i) => told(state, i))) : "null"}`);

@@ -57,7 +57,7 @@ class World {
       this.#wire = this.#wire.filter((d) => d.at > this.now);
       for (const { to, p } of due) {
         const datagram = Buffer.from(p); // as Node has them, and gone after the call
-        if (to === "server") this.server.receive(p, this.now);
+        if (to === "server") this.server.receive(p);
         else this.client.receive(this.now, datagram);
         datagram.fill(0xee);
       }

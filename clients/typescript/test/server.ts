@@ -1,4 +1,6 @@
-import { Command, connectionAck, PartFirst, PartLast, readUpdate, reliableAck, reliableMessage, reliableMessageLong, seq, linkState, linkUp, parseLinkState, u16, unwrap, UpdateWriter, type LinkState } from "../src/wire.js";
+import { concat } from "../src/bytes.js";
+import { hello } from "../src/command.js";
+import { Command, connectionAck, linksEnd, PartFirst, PartLast, readUpdate, reliableAck, reliableMessage, reliableMessageLong, seq, linkState, linkUp, parseLinkState, u16, unwrap, UpdateWriter, type LinkState } from "../src/wire.js";
 import { encodeValue, typeNamed, type Settable, type ValueType } from "../src/value.js";
 import { hex } from "./bytes.js";
 
@@ -8,7 +10,7 @@ export interface ServerState {
   readonly message: string;
   readonly types: readonly ValueType[];
   readonly values: Uint8Array[];
-  readonly written: number[]; // by index: when the client wrote the value
+  readonly written: number[]; // by index: the number of the client's latest write
   readonly readOnly: boolean;
   up: boolean;
 }
@@ -23,11 +25,29 @@ interface Sent {
 const windowSize = 10;
 const resend = 200; // ms
 const refresh = 150; // ms after which it sends all values again
-const quiet = 1000; // ms for which it does not send a value back to the client that wrote it
+
+/** uvarint writes a number as LEB128. */
+export function uvarint(n: number): Uint8Array {
+  const out: number[] = [];
+  for (; n > 127; n = Math.floor(n / 128)) out.push((n & 127) | 128);
+  return Uint8Array.of(...out, n);
+}
+
+/** readUvarint reads a number at the end of a datagram. */
+export const readUvarint = (p: Uint8Array, at: number): number => p.subarray(at).reduce((n, b, i) => n + (b & 127) * 128 ** i, 0);
+
+/** withTrailer ends a LinkUpdate with its order and acknowledgements. */
+export function withTrailer(p: Uint8Array, generation: number, counter: number, ...acks: Uint8Array[]): Uint8Array {
+  const trailer = concat([uvarint(generation), uvarint(counter), ...acks]);
+  return concat([p, trailer, Uint8Array.of(trailer.length)]);
+}
+
+/** The answer to the hello that grants commands and writes. */
+export const granted = Uint8Array.of(0xc5, 0x81, 0, 0, 0, 3, 0, 0, 0);
 
 /**
  * A Server is a small edge for tests, in virtual time. It acknowledges a command when its turn has come, as
- * edges do, repeats what is not acknowledged, and sends all values of its states again and again.
+ * edges do, repeats what is not acknowledged, and sends all values of its states again and again, in order. It grants writes.
  */
 export class Server {
   readonly messages: string[] = []; // what the client sent reliably, in order
@@ -44,6 +64,9 @@ export class Server {
   #flight: Sent[] = [];
   #queue: { build: (number: number) => Uint8Array; state?: ServerState }[] = [];
   #refreshed = 0;
+  #granted = false;
+  #counter = 0;
+  readonly #acks = new Set<number>();
 
   constructor(private readonly send: (p: Uint8Array) => void) {}
 
@@ -73,11 +96,10 @@ export class Server {
 
   set(state: ServerState, index: number, value: Settable): void {
     state.values[index] = encodeValue(state.types[index]!, value);
-    delete state.written[index];
     this.#refreshed = 0;
   }
 
-  receive(p: Uint8Array, now: number): void {
+  receive(p: Uint8Array): void {
     switch (p[0]) {
       case Command.connectionRequest:
         return this.send(connectionAck(0));
@@ -85,7 +107,7 @@ export class Server {
         this.unreliable.push(new TextDecoder().decode(p.subarray(1)));
         return;
       case Command.reliableMessage: case Command.linkState: case Command.reliableMessageLong:
-        return this.#receiveReliable(p, now);
+        return this.#receiveReliable(p);
       case Command.reliableAck:
         return this.#acknowledged(u16(p, 1));
       case Command.linkUp: {
@@ -94,19 +116,31 @@ export class Server {
         return;
       }
       case Command.linkUpdate:
-        readUpdate(p, {
-          types: (link) => this.states.get(link)?.types ?? this.peers.get(link)?.types,
-          value: (link, index, bytes, at, size) => this.#written(link, index, bytes.slice(at, at + size), now),
-        });
+        return this.#receiveUpdate(p);
     }
   }
 
-  #written(link: number, index: number, value: Uint8Array, now: number): void {
+  #receiveUpdate(p: Uint8Array): void {
+    let number = 0;
+    const target = {
+      types: (link: number) => this.states.get(link)?.types ?? this.peers.get(link)?.types,
+      value: (link: number, index: number, bytes: Uint8Array, at: number, size: number) => this.#written(link, index, number, bytes.slice(at, at + size)),
+    };
+    const end = linksEnd(p, target);
+    if (end < 0) return;
+    number = readUvarint(p, end);
+    readUpdate(p, target);
+    if (number > 0) this.#acks.add(number);
+  }
+
+  #written(link: number, index: number, number: number, value: Uint8Array): void {
     const state = this.states.get(link);
-    if (state && !state.readOnly) {
+    if (!state || state.readOnly) {
+      this.peerValues.get(link)![index] = hex(value);
+    } else if (number === 0 || number > (state.written[index] ?? 0)) {
       state.values[index] = value;
-      state.written[index] = now;
-    } else this.peerValues.get(link)![index] = hex(value);
+      state.written[index] = number;
+    }
   }
 
   advance(now: number): void {
@@ -122,12 +156,21 @@ export class Server {
     }
     if (now - this.#refreshed < refresh) return;
     this.#refreshed = now;
-    const writer = new UpdateWriter(1200, this.send);
-    for (const s of this.states.values()) {
-      s.values.forEach((value, i) => s.up && !(now < s.written[i]! + quiet) && writer.add(s.link, i, value));
-    }
+    this.#acknowledge();
+    const writer = new UpdateWriter(1000, (p) => this.#update(p));
+    for (const s of this.states.values()) s.values.forEach((value, i) => s.up && writer.add(s.link, i, value));
     writer.flush();
     for (const link of this.peers.keys()) this.send(linkUp(link));
+  }
+
+  #acknowledge(): void {
+    const acks = [...this.#acks].slice(-20).map((n) => concat([uvarint(n), Uint8Array.of(0)]));
+    this.#acks.clear();
+    if (acks.length > 0) this.#update(Uint8Array.of(Command.linkUpdate, 0), acks);
+  }
+
+  #update(p: Uint8Array, acks: Uint8Array[] = []): void {
+    this.send(this.#granted ? withTrailer(p, 1, ++this.#counter, ...acks) : p);
   }
 
   #acknowledged(number: number): void {
@@ -137,7 +180,7 @@ export class Server {
     if (o.state) o.state.up = true; // edges presume that, because LinkUp may get lost
   }
 
-  #receiveReliable(p: Uint8Array, now: number): void {
+  #receiveReliable(p: Uint8Array): void {
     const n = unwrap(u16(p, 1), this.#next);
     if (n > this.#next && n < this.#next + 16) this.#held.set(n, p.slice());
     if (n > this.#next) return;
@@ -147,12 +190,15 @@ export class Server {
     this.#next++;
     this.#deliver(p);
     const following = this.#held.get(this.#next);
-    if (following) this.#receiveReliable(following, now);
+    if (following) this.#receiveReliable(following);
   }
 
   #deliver(p: Uint8Array): void {
     if (this.first < 0) this.first = p[0]!;
-    if (p[0] === Command.reliableMessage) this.messages.push(new TextDecoder().decode(p.subarray(3)));
+    if (hex(p.subarray(3)) === hex(hello)) {
+      this.#granted = true;
+      this.message(granted);
+    } else if (p[0] === Command.reliableMessage) this.messages.push(new TextDecoder().decode(p.subarray(3)));
     if (p[0] === Command.linkState) {
       const m = parseLinkState(p.slice())!;
       this.peers.set(m.link, m);

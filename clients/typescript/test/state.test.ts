@@ -13,7 +13,7 @@ function makeState(values: [type: string, value: Settable, name?: string][], opt
   const layout = new Layout(values.map(([type]) => typeNamed(type)), values.map(([, , name], i) => name ?? String(i)));
   const encoded = values.map(([, value], i) => encodeValue(layout.types[i]!, value));
   const state = new State({ key: "tower", message: Uint8Array.of(1), layout, values: encoded, own: false, writable: true, ...options });
-  state.written = () => {};
+  state.linked = true;
   return state;
 }
 
@@ -44,7 +44,7 @@ test("names, indexes, rights", () => {
   assert.throws(() => state.get("mana"), RangeError);
   assert.throws(() => state.get(2), RangeError);
   assert.throws(() => makeState([["uint8", 1]], { writable: false }).set(0, 2), /read-only/);
-  state.written = undefined;
+  state.linked = false;
   assert.throws(() => state.set(0, 1), /no link/);
   assert.deepEqual(describe(new TextEncoder().encode("tower")), { key: "tower" });
   assert.deepEqual(describe(new TextEncoder().encode('{"v":1,"key":"tower","names":["hp"]}')), { key: "tower", names: ["hp"] });
@@ -54,7 +54,8 @@ test("names, indexes, rights", () => {
 test("set tells the connection only what differs", () => {
   const state = makeState([["uint8", 1], ["vector2f32", [1, 2]]]);
   const written: number[] = [];
-  state.written = (i) => written.push(i);
+  const write = (i: number): Promise<void> => Promise.resolve(void written.push(i));
+  state.connection = { write, pending: () => undefined, command: () => Promise.reject(new Error()) };
   state.set(0, 1);
   state.set(1, [1, 2]);
   state.set(0, 2);
@@ -171,7 +172,7 @@ test("the fields of data", () => {
   const types = ["uint8", "data"].map(typeNamed);
   const layout = new Layout(types, told.names, told.fields);
   const state = new State({ key: told.key, message: Uint8Array.of(1), layout, values: [encodeValue(types[0]!, 1), encodeValue(types[1]!, new Uint8Array(14))], own: false, writable: true });
-  state.written = () => {};
+  state.linked = true;
   const shown = (): string => JSON.stringify(Object.entries(state.fields("gun")!).map(([name, v]) => [name, typeof v === "object" ? Array.from(v as Float32Array) : v]));
   assert.equal(shown(), '[["aim",[0,0,0]],["__proto__",0]]');
   state.setFields("gun", { aim: [1, 2.5, -3], ["__proto__"]: 7 });

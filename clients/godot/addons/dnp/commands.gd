@@ -9,6 +9,10 @@ const ANSWER = 0x81
 const BY_LINK = 1
 const HELLO = "dnp.command.v1"
 
+# What an edge may grant.
+const COMMANDS = 1
+const WRITES = 2
+
 const OUTSTANDING = 16 # commands without an answer
 const AHEAD = 64 # how far their ids may be apart
 const WAITING = 256 # commands that are not sent
@@ -21,8 +25,10 @@ const CODES = [
 
 var answers = [] # [ticket, error, body], for the owner to take
 
-var _said = false
-var _granted = false
+var said = false # the server is an edge that has answered the hello, or will
+var granted = -1 # what the edge grants; -1 before its answer
+
+var _asked = false # an answer may come
 var _last = 0 # the id of the latest request; 0 is that of the hello
 var _open = {} # tickets by id
 var _waiting = [] # [ticket, state, name, body]
@@ -37,13 +43,25 @@ func add(ticket, state, name, body):
 	return true
 
 
+# Returns the hello that asks for commands and for writes with numbers. It goes before everything but the login.
+func hello():
+	said = true
+	_asked = true
+	return _opening() + PoolByteArray([COMMANDS | WRITES, 0, 0, 0])
+
+
+static func _opening():
+	return PoolByteArray([MARK, 0]) + HELLO.to_utf8()
+
+
 # Gives what waits to the window of reliable commands. To be called often.
 func advance(window):
 	if _waiting.empty():
 		return
-	if not _said:
-		_said = window.send(PoolByteArray([MARK, 0]) + HELLO.to_utf8())
-	while _granted and not _waiting.empty() and _room():
+	if not said:
+		said = window.send(_opening())
+		_asked = _asked or said
+	while granted > 0 and granted & COMMANDS and not _waiting.empty() and _room():
 		var w = _waiting[0]
 		if w[1].linked:
 			if not window.send(_request(w)):
@@ -74,21 +92,21 @@ func _room():
 
 # Returns how a reliable message of the game is sent.
 func outgoing(bytes):
-	if _said and bytes.size() > 0 and bytes[0] == MARK:
+	if said and bytes.size() > 0 and bytes[0] == MARK:
 		return PoolByteArray([MARK, RAW]) + bytes
 	return bytes
 
 
 # Returns the game's message in a reliable message of the edge; null if there is none.
 func incoming(bytes):
-	if not _said or bytes.size() == 0 or bytes[0] != MARK:
+	if not _asked or bytes.size() == 0 or bytes[0] != MARK:
 		return bytes
 	var is_answer = bytes.size() >= 5 and bytes[1] == ANSWER
 	var id = bytes[2] + 256 * bytes[3] if is_answer else -1
 	if id == 0:
-		_granted = true
+		granted = bytes[5] if bytes.size() >= 9 else COMMANDS
 		return null
-	if not _granted:
+	if granted < 0:
 		return bytes
 	if not is_answer:
 		return _cut(bytes, 2) if bytes.size() >= 2 and bytes[1] == RAW else null

@@ -14,8 +14,9 @@ var linked = false
 var link = -1 # its LinkId
 
 var _codec # of the client
-var _writes = {} # by index: values that this client wrote, while the edge may not have them
-var _writing # the client's table of states with writes, by LinkId; null while there is no link
+var _writes = {} # by index: values that this client wrote, until the edge acknowledges them
+var _orders = [] # by index: the newest LinkUpdate from which the edge's value was taken
+var _pending # the client's writes; null while no connection has the state
 
 
 func size():
@@ -42,7 +43,7 @@ func fields(name):
 	return _codec.split(components[i], values[i]) if components.has(i) else null
 
 
-# Changes a value, which the next poll sends; data with fields also by a Dictionary that has all of them. False if the
+# Changes a value, which the next poll sends; the client's signal `written` says how that ended. Data with fields can be written also by a Dictionary that has all of them. False if the
 # state cannot be written or has no such value, or if the value cannot be this.
 func write(name, value):
 	var i = index(name)
@@ -54,10 +55,10 @@ func write(name, value):
 	if v == null:
 		return false
 	if values[i] == v:
+		if _pending != null:
+			_pending.unchanged(self, i)
 		return true
-	if _writing != null:
-		var before = _writes[i][2] if _writes.has(i) else values[i]
-		_writes[i] = [0, -1, before, 0] # step, first sent, the value before, due
-		_writing[link] = self
 	values[i] = v
+	if _pending != null:
+		_pending.write(self, i)
 	return true

@@ -15,6 +15,7 @@ signal linked(state) # the edge offers a state, or took one of this client
 signal unlinked(state)
 signal changed(state, index)
 signal message(bytes, reliable)
+signal written(state, index, error) # error is "" if the state has the value that the game wrote
 signal answered(ticket, error, body) # error is "" if the game server did what a command asked for
 
 const Connection = preload("connection.gd")
@@ -61,6 +62,8 @@ var _rng = RandomNumberGenerator.new()
 #
 #	token         String, or PackedByteArray for the whole login message, or a Callable that returns one of them: it is
 #	              asked for each new session, because edges take a token once
+#	plain         true: the server is no edge of dnprelay but another one of DNP, which takes no hello. Values are written
+#	              once, as other clients of DNP do
 #	reconnect     false: do not connect again after the connection ended
 #	certificate   X509Certificate to trust besides those of the system (wss)
 #	insecure      true: do not check the certificate of the edge (wss)
@@ -201,7 +204,7 @@ func _attach(now):
 	if _carrier.resumed and is_open():
 		_resume = _carrier.token
 		_connection.hidden_close = _carrier.hidden_close
-		_connection.resume(now)
+		_connection.resume(now, _carrier.ordered)
 		return
 	if _connection != null: # it waited for a carrier to its session
 		var carrier = _carrier
@@ -213,13 +216,15 @@ func _attach(now):
 		for e in events:
 			if e[0] == Connection.ANSWERED:
 				emit_signal("answered", e[1], e[2], e[3])
+			elif e[0] == Connection.WRITTEN:
+				emit_signal("written", e[1], e[2], e[3])
 		emit_signal("closed", "lost", "the edge does not have the session", 0)
 		_carrier = carrier
 	_retry_at = -1
 	_resume = _carrier.token
 	_connection = Connection.new()
 	_connection.hidden_close = _carrier.hidden_close
-	_connection.begin(_login())
+	_connection.begin(_login(), _options.get("plain", false), _carrier.ordered)
 
 
 func _login():
@@ -264,6 +269,8 @@ func _event(c, e):
 			emit_signal("message", e[1], e[2])
 		Connection.ANSWERED:
 			emit_signal("answered", e[1], e[2], e[3])
+		Connection.WRITTEN:
+			emit_signal("written", e[1], e[2], e[3])
 		Connection.LINKED:
 			states[e[1].key] = e[1]
 			emit_signal("linked", e[1])

@@ -8,6 +8,7 @@ const State = preload("state.gd")
 const SendWindow = preload("window.gd")
 const Codec = preload("value.gd")
 const Commands = preload("commands.gd")
+const Writes = preload("writes.gd")
 
 const MODULUS = 65535
 const AHEAD = 16 # commands that are held before their turn (rule hold-16)
@@ -18,7 +19,6 @@ const LINKS_MAX = 32767
 const VALUES_MAX = 8192
 const OWN_MAX = 64
 const OWN_IDS = 0x1000
-const DATAGRAM = 1200
 const LANE_MAX = 64 # unreliable messages that wait for the next advance
 const UNRELIABLE_MAX = 65499
 
@@ -33,25 +33,24 @@ const DEAF_HIDDEN = 2500
 const TROUBLE = 2000 # while commands of the edge get lost, and so long after, probes show that the client is there
 const TROUBLE_PROBES = 250
 const STALL = 2000 # an owner that is so late stood still
-const STEPS = [0, 60, 180, 500, 1500] # when a value or LinkDown goes again: neither has an acknowledgement
+const STEPS = [0, 60, 180, 500, 1500] # when LinkDown goes again: it has no acknowledgement
 const UP_STEPS = [0, 250, 500, 1000, 2000] # rule up-repeat
 const UPS_PER_FLUSH = 8
-const SCRUB = 10000 # when all values of own states go again
-const INTERVAL = 30 # between two LinkUpdates
+const INTERVAL = 30 # between some of these
+const ANSWER = 3000 # an edge that has acknowledged the hello answers it sooner; another server does not
 
 # What a client may send in a second; edges drop what is beyond 200 datagrams and 64 KiB.
 const BYTES_PER_SECOND = 57344.0
 const DATAGRAMS_PER_SECOND = 160.0
 
 # The kinds of events, and what follows them in the array of an event.
-# reason; bytes, reliable; state; state; state, index; ticket, error, body
-enum { CONNECTED, CLOSED, MESSAGE, LINKED, UNLINKED, CHANGED, ANSWERED }
+# reason; bytes, reliable; state; state; state, index; ticket, error, body; state, index, error
+enum { CONNECTED, CLOSED, MESSAGE, LINKED, UNLINKED, CHANGED, ANSWERED, WRITTEN }
 
-# What an entry of a state's writes, of _ups and of _downs consists of.
+# What an entry of _ups and of _downs consists of.
 const STEP = 0
 const FIRST = 1 # when it was sent; -1 before
-const BEFORE = 2 # the value that was overwritten
-const DUE = 3 # when it goes again; -1 after the last time
+const DUE = 2 # when it goes again; -1 after the last time
 
 var out = [] # datagrams to send
 var events = []
@@ -66,6 +65,8 @@ var _now = 0
 var _asked = -1 # the first request
 var _requests = 0
 var _logging_in = false
+var _hello = -1 # its number, until it is acknowledged
+var _answer_by = -1 # when the hello counts as not answered; -1 for never
 var _sure = 0
 var _probed = -100000
 var _troubled = -100000
@@ -76,16 +77,14 @@ var _held = {} # by number: [datagram, offer]
 var _held_bytes = 0
 var _parts = null # of a long message
 
-var _writing = {} # states with writes, by LinkId
+var _writes = Writes.new()
+var _trailers = true # LinkUpdates of the edge may have one
 var _ups = {}
 var _downs = {}
 var _offered = {} # own states that are not up, by LinkId
+var _offers = {} # the values that they were offered with
 var _next_id = 0
 var _flush_at = 0
-var _scrub_at = -1
-var _body = PackedByteArray() # the LinkUpdate under way
-var _body_link = -1
-var _body_count = 0 # where the number of values of its last link lies
 var _lane = []
 var _commands = Commands.new()
 var _codec = Codec.new() # for states, which must not refer to the connection
@@ -94,11 +93,34 @@ var _datagrams_left = DATAGRAMS_PER_SECOND
 var _paid_at = 0
 
 
-# Begins with a login, the first reliable message; empty for none.
-func begin(login):
+# Begins with a login, the first reliable message; empty for none. `plain`: the server is no edge of dnprelay, so no hello
+# asks it for more than DNP. `ordered`: the carrier loses nothing while it lasts.
+func begin(login, plain = false, ordered = false):
 	_logging_in = login.size() > 0
 	if _logging_in:
 		window.add(4, login)
+	_writes.ordered = ordered
+	if plain:
+		_plain()
+	else:
+		_hello = 1 if _logging_in else 0
+		window.add(4, _commands.hello())
+
+
+# Has writes go once, because the server knows no numbers. What is behind its values means nothing.
+func _plain():
+	_writes.mode = "plain"
+	_trailers = false
+
+
+# Notes what the edge says to the hello, or shows by what it sends.
+func _granted(granted):
+	_answer_by = -1
+	_commands.said = true
+	if granted & Commands.WRITES:
+		_writes.mode = "numbered"
+	else:
+		_plain()
 
 
 # Queues a reliable message of up to 1 MiB. False if it cannot be sent.
@@ -128,6 +150,8 @@ func offer(state):
 	state.link = _next_id
 	_next_id += 1
 	_offered[state.link] = state
+	_offers[state.link] = state.values.duplicate()
+	_bind(state)
 	var p = StreamPeerBuffer.new()
 	p.put_u16(state.link)
 	p.put_u8(0)
@@ -144,7 +168,7 @@ func offer(state):
 # Ends the link of an own state.
 func withdraw(state):
 	if _offered.has(state.link) and _offered[state.link] == state or states.has(state.link) and states[state.link] == state:
-		_downs[state.link] = [0, -1, null, 0]
+		_downs[state.link] = [0, -1, 0]
 		_remove(state.link)
 
 
@@ -164,13 +188,17 @@ func end(reason):
 		_remove(id)
 	_commands.end()
 	_answered()
+	_tell()
 	events.append([CLOSED, reason])
 
 
 func _begin(now):
 	if now - _now > STALL:
 		window.forgive(now)
+		if _answer_by >= 0:
+			_answer_by = now + ANSWER
 	_now = now
+	_tell()
 
 
 # ---- sending
@@ -206,12 +234,22 @@ func advance(now):
 	if window.idle() and _ask_due():
 		_probed = now
 		window.probe()
+	if _answer_by >= 0 and now >= _answer_by: # the server has the hello: it is no edge
+		_answer_by = -1
+		_commands.said = false
+		_writes.mode = "plain"
 	_commands.advance(window)
 	_answered()
 	while window.ready() and _allows():
 		_emit(window.next(now))
-	if now >= _flush_at and _allows():
-		_flush()
+	if _allows():
+		_writes.flush(now)
+		for p in _writes.out:
+			_emit(p)
+		_writes.out = []
+		_tell()
+		if now >= _flush_at and not (_ups.is_empty() and _downs.is_empty()):
+			_flush()
 	for p in _lane:
 		if _allows():
 			_emit(p)
@@ -240,16 +278,10 @@ func _ask_due():
 
 # Goes on after the transport was replaced by another one to the same session. What may have got lost goes
 # again at once, and in any case a datagram, by which the edge learns that the client is there.
-func resume(now):
-	for id in _writing:
-		var writes = _writing[id]._writes
-		for i in writes.keys():
-			if _arrived(writes[i]):
-				writes.erase(i)
-			else:
-				writes[i] = [0, -1, writes[i][BEFORE], 0]
+func resume(now, ordered = false):
+	_writes.resume(ordered)
 	for id in _downs:
-		_downs[id] = [0, -1, null, 0]
+		_downs[id] = [0, -1, 0]
 	window.resume(now)
 	_sure = now
 	if window.idle():
@@ -320,6 +352,10 @@ func _acknowledged(p):
 		window.again(p[1] + 256 * p[2])
 	elif window.acknowledge(p[1] + 256 * p[2], _now):
 		_sure = _now
+		if p[1] + 256 * p[2] == _hello:
+			_hello = -1 # the number comes again
+			if _writes.mode == "waiting":
+				_answer_by = _now + ANSWER
 
 
 # A command that does not parse is not acknowledged: the next copy may be better.
@@ -360,8 +396,11 @@ func _reliable(p):
 
 
 func _message(bytes):
+	var before = _commands.granted
 	var message = _commands.incoming(bytes)
 	_answered()
+	if before < 0 and _commands.granted >= 0:
+		_granted(_commands.granted)
 	if message != null:
 		events.append([MESSAGE, message, true])
 
@@ -443,15 +482,22 @@ func _offer(o):
 	state.values = o[4]
 	describe(state)
 	_bind(state)
+	_up(state)
 	out.append(PackedByteArray([7, id & 255, id >> 8]))
-	_ups[id] = [1, _now, null, _now + UP_STEPS[1]]
+	_ups[id] = [1, _now, _now + UP_STEPS[1]]
 	events.append([LINKED, state])
 
 
 func _bind(state):
-	state.linked = true
 	state._codec = _codec
-	state._writing = _writing
+	state._pending = _writes
+	state._orders = []
+	for _i in range(state.types.size()):
+		state._orders.append(Writes.UNORDERED)
+
+
+func _up(state):
+	state.linked = true
 	states[state.link] = state
 
 
@@ -481,14 +527,14 @@ static func describe(state):
 func _link_up(id):
 	if not _offered.has(id):
 		if id < _next_id and not states.has(id) and not _downs.has(id): # all its LinkDowns were lost
-			_downs[id] = [0, -1, null, 0]
+			_downs[id] = [0, -1, 0]
 		return
 	var state = _offered[id]
 	_offered.erase(id)
-	_bind(state)
-	_rewrite(state, 0) # the edge repeats LinkUp until it has a LinkUpdate
-	if _scrub_at < 0:
-		_scrub_at = _now + SCRUB
+	_up(state)
+	_writes.offered(state, _offers[id])
+	_offers.erase(id)
+	_tell()
 	events.append([LINKED, state])
 
 
@@ -501,87 +547,92 @@ func _remove(id):
 	var state = states[id] if states.has(id) else _offered[id]
 	states.erase(id)
 	_offered.erase(id)
+	_offers.erase(id)
 	_ups.erase(id)
-	_writing.erase(id)
 	state.linked = false
-	state._writing = null
-	state._writes.clear()
+	state._pending = null
+	_writes.lose(state)
+	_tell()
 	events.append([UNLINKED, state])
 
 
-# Sends all values of an own state as if they had just been set, or for the last time.
-func _rewrite(state, step):
-	for i in range(state.values.size()):
-		if not state._writes.has(i) or state._writes[i][DUE] < 0:
-			state._writes[i] = [step, -1, state.values[i], 0]
-	_writing[state.link] = state
+# Passes on what the writes tell.
+func _tell():
+	for t in _writes.told:
+		events.append([CHANGED, t[0], t[1]] if t[2] == null else [WRITTEN, t[0], t[1], t[2]])
+	_writes.told = []
 
 
-# Applies a LinkUpdate up to the first thing that is wrong (rule parse-prefix).
+# Applies a LinkUpdate up to the first thing that is wrong (rule parse-prefix). Acknowledgements count before its values.
+# Where a link cannot be read, so that nobody knows where the links end, a trailer counts only if the edge is known to
+# send them: libraries announce more links than follow.
 func _update(p):
+	var places = [] # state, index and place of each value
+	var links = _walk(p, places)
+	var order = Writes.UNORDERED
+	if links < 0:
+		malformed += 1
+	if _trailers and p.size() > 2 and links != p.size() and (links >= 0 or _writes.mode == "numbered"):
+		var trailer = Writes.parse_trailer(p, links)
+		if trailer != null:
+			order = trailer[0]
+			if _writes.mode != "numbered":
+				_granted(Commands.WRITES) # the answer to the hello may wait behind many offers
+			for ack in trailer[1]:
+				_writes.acknowledge(ack[0], ack[1], order, _now)
+			_tell()
+	for k in range(0, places.size(), 3):
+		var state = places[k]
+		var i = places[k + 1]
+		updates += 1
+		if order < state._orders[i]:
+			continue
+		state._orders[i] = order
+		_in.seek(places[k + 2])
+		var value = read_value(state.types[i])
+		if not state._writes.is_empty() and state._writes.has(i):
+			state._writes[i][Writes.STASH] = value
+		elif state.values[i] != value:
+			state.values[i] = value
+			events.append([CHANGED, state, i])
+
+
+# Finds the values of a LinkUpdate, and returns where its links end; -1 if one of them cannot be read.
+func _walk(p, places):
 	var end = p.size()
 	if end < 2:
-		malformed += 1
-		return
-	_in.data_array = p
+		return -1
+	_in.data_array = p # for size_at
 	var at = 2
 	for _l in range(p[1]):
 		if at + 3 > end:
-			malformed += 1
-			return
+			return -1
 		var id = p[at] + 256 * p[at + 1]
 		var count = p[at + 2]
 		at += 3
 		if not states.has(id):
-			malformed += 1
-			return
+			return -1
 		if not _ups.is_empty():
 			_ups.erase(id)
 		var state = states[id]
 		var types = state.types
-		var values = state.values
 		for _v in range(count):
 			if at + 2 > end:
-				malformed += 1
-				return
+				return -1
 			var i = p[at] + 256 * p[at + 1]
 			at += 2
 			if i >= types.size():
-				malformed += 1
-				return
-			var type = types[i]
-			var size = SIZES[type]
+				return -1
+			var size = SIZES[types[i]]
 			if size == 0:
-				size = size_at(type, at, end)
+				size = size_at(types[i], at, end)
 			if size < 0 or at + size > end:
-				malformed += 1
-				return
-			_in.seek(at)
-			var value = read_value(type)
+				return -1
+			places.append(state)
+			places.append(i)
+			places.append(at)
 			at += size
-			updates += 1
-			if not state._writes.is_empty() and _crosses(state, i, value):
-				continue
-			if values[i] != value:
-				values[i] = value
-				events.append([CHANGED, state, i])
-
-
-# Whether a value crosses a write of this client on the way, so that the write is the later one: it comes sooner
-# than an answer could, or it is the value that the write has replaced, and comes as late as an answer may. Any
-# other value ends the repeats of the write, which would overwrite what others have written since.
-func _crosses(state, i, value):
-	if not state._writes.has(i):
-		return false
-	var w = state._writes[i]
-	if w[FIRST] < 0:
-		w[BEFORE] = value
-		return true
-	var since = _now - w[FIRST]
-	if since < window.trip or (since < window.longest() and w[BEFORE] == value):
-		return true
-	state._writes.erase(i)
-	return false
+	return at
 
 
 # Whether something was sent for the last time, and the edge was heard afterwards.
@@ -600,24 +651,9 @@ func _step(w, steps):
 	return true
 
 
-# Sends the values that are due in as few datagrams as possible.
+# Repeats LinkDowns and LinkUps that are due.
 func _flush():
-	if _scrub_at >= 0 and _now >= _scrub_at:
-		_scrub()
-	if _writing.is_empty() and _ups.is_empty() and _downs.is_empty():
-		return
 	_flush_at = _now + INTERVAL
-	for id in _writing.keys():
-		var state = _writing[id]
-		for i in state._writes.keys():
-			var w = state._writes[i]
-			if _step(w, STEPS):
-				_add_value(id, i, state)
-			elif _arrived(w):
-				state._writes.erase(i)
-		if state._writes.is_empty():
-			_writing.erase(id)
-	_send_body()
 	for id in _downs.keys():
 		if _step(_downs[id], STEPS):
 			_emit(PackedByteArray([8, id & 255, id >> 8]))
@@ -632,40 +668,3 @@ func _flush():
 			sent += 1
 		if _ups[id][DUE] < 0:
 			_ups.erase(id)
-
-
-func _scrub():
-	_scrub_at = -1
-	for id in states:
-		if states[id].own:
-			_rewrite(states[id], STEPS.size() - 1)
-			_scrub_at = _now + SCRUB
-
-
-# Adds a value to the LinkUpdate under way. Java reads counts above 127 wrongly (rule java-127), so no client
-# sends more.
-func _add_value(id, index, state):
-	var v = StreamPeerBuffer.new()
-	v.put_u16(index)
-	write_value(v, state.types[index], state.values[index])
-	var value = v.data_array
-	var fresh = id != _body_link
-	if _body.size() > 0 and (_body.size() + 3 + value.size() > DATAGRAM or _body[1] == 127 or (not fresh and _body[_body_count] == 127)):
-		_send_body()
-		fresh = true
-	if _body.size() == 0:
-		_body = PackedByteArray([9, 0])
-	if fresh:
-		_body[1] = _body[1] + 1
-		_body_link = id
-		_body_count = _body.size() + 2
-		_body.append_array(PackedByteArray([id & 255, id >> 8, 0]))
-	_body.append_array(value)
-	_body[_body_count] = _body[_body_count] + 1
-
-
-func _send_body():
-	if _body.size() > 0:
-		_emit(_body)
-	_body = PackedByteArray()
-	_body_link = -1

@@ -8,6 +8,7 @@ var reason = ""
 var token = "" # the session token; UDP has none
 var resumed = false
 var hidden_close = false
+var ordered = false # datagrams get lost, and overtake each other
 
 var _udp = PacketPeerUDP.new()
 

@@ -10,6 +10,7 @@ var code = 0 # why it is closed, as edges say it; 0 if the connection is lost
 var reason = ""
 var token = ""
 var resumed = false
+var ordered = true # nothing gets lost while it lasts
 
 # The engine of Godot 3, and maybe this one, outside of browsers, takes the codes 1012 and 1013, with which edges say that they leave or are full, for
 # an error, and then hears nothing any more and says nothing about it. So the client asks sooner whether the edge is there.
