@@ -39,12 +39,13 @@ type commands struct {
 
 // A hello is what became of the client's opting in. Client.mu guards it.
 type hello struct {
-	dialed  time.Time // when the connection was made
 	said    bool      // what begins like an envelope is put into one
+	arrived time.Time // when the server was seen to have it
 	granted command.Capabilities
 }
 
-// helloWait is how long values wait for the answer to the hello. A server that does not answer is none of dnprelay.
+// helloWait is how long values wait for the answer to a hello that has arrived. A server that does not answer is none of
+// dnprelay.
 const helloWait = 3 * time.Second
 
 // answered reports whether the edge answered: what begins like an envelope is one.
@@ -53,15 +54,26 @@ func (h *hello) answered() bool { return h.granted != 0 }
 // writes reports whether the edge takes numbered writes.
 func (h *hello) writes() bool { return h.granted&command.Writes != 0 }
 
-// settledAt returns when it is known whether the edge takes numbered writes, but not before another time.
-func (h *hello) settledAt(c *Client, at time.Time) time.Time {
-	if c.cfg.Plain || h.answered() {
-		return at
+// settledAt returns when it is known whether the edge takes numbered writes, but not before another time. It is not ok
+// while the hello may not have arrived.
+func (h *hello) settledAt(c *Client, at time.Time) (_ time.Time, ok bool) {
+	switch {
+	case c.cfg.Plain || h.answered():
+		return at, true
+	case h.arrived.IsZero():
+		return time.Time{}, false
 	}
-	if by := h.dialed.Add(helloWait); by.After(at) {
-		return by
+	if by := h.arrived.Add(helloWait); by.After(at) {
+		return by, true
 	}
-	return at
+	return at, true
+}
+
+// look notes that the server has the hello.
+func (h *hello) look(c *Client, now time.Time) {
+	if h.said && h.arrived.IsZero() && c.endpoint.Undelivered(c.conn) == 0 {
+		h.arrived = now
+	}
 }
 
 // An openCommand is a command without an answer.

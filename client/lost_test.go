@@ -18,7 +18,7 @@ func TestFlushEnded(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			c := connect(t, edgetest.Start(t, edgetest.Config{DeafTo: 1}), Config{})
+			c := connect(t, edgetest.Start(t, edgetest.Config{DeafTo: 2}), Config{}) // the first is the hello
 			if err := c.Send([]byte("heard")); err != nil {
 				t.Fatal(err)
 			}

@@ -136,7 +136,7 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 		e := &events[i]
 		switch e.Kind {
 		case dnp.EventConnected:
-			c.connected(now)
+			c.connected()
 		case dnp.EventClosed:
 			c.ended = c.endError(c.reason(e.Reason), c.trouble(e.Reason))
 		case dnp.EventSent:
@@ -171,12 +171,12 @@ func (c *Client) apply(events []dnp.Event, now time.Time) []call {
 }
 
 // connected notes that the edge answered, and logs in.
-func (c *Client) connected(now time.Time) {
+func (c *Client) connected() {
 	c.made = true
 	if login := c.login(); login != nil { // the edge ignores everything before it
 		_ = c.conn.Send(login, 0) // a new connection has room for it
 	}
-	if c.hello.dialed = now; !c.cfg.Plain {
+	if !c.cfg.Plain {
 		c.sayHello()
 	}
 }

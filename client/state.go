@@ -440,7 +440,8 @@ func (c *Client) sendWrites(now time.Time) {
 		}
 		c.conn.SendValues(number, c.refs(c.keys), c.carrier) // if the budget is used up, with the next repeat
 	}
-	if now.Before(c.hello.settledAt(c, c.flushAt)) {
+	c.hello.look(c, now)
+	if at, ok := c.hello.settledAt(c, c.flushAt); !ok || now.Before(at) {
 		return
 	}
 	c.keys = c.outbox.Unsent(c.keys[:0], valueKey.linked)
@@ -477,7 +478,9 @@ func (c *Client) refs(keys []valueKey) []dnp.ValueRef {
 func (c *Client) writesAt() time.Time {
 	at := c.outbox.NextTimeout()
 	if c.keys = c.outbox.Unsent(c.keys[:0], valueKey.linked); len(c.keys) > 0 {
-		at = earlier(at, c.hello.settledAt(c, c.flushAt))
+		if first, ok := c.hello.settledAt(c, c.flushAt); ok {
+			at = earlier(at, first)
+		}
 	}
 	return at
 }

@@ -280,8 +280,9 @@ func (o *ordering) append(b []byte) []byte {
 }
 
 // Order begins to number the LinkUpdates to the peer, and to read the numbers of its writes. The generation is
-// higher than that of any other node that has had the connection.
+// higher than that of any other node that has had the connection. Such a peer keeps no repeats (PeerForgets).
 func (w Writes) Order(generation uint64) {
+	PeerForgets(w.c)
 	t := &w.c.links
 	if t.holds = t.holds.made(); t.holds.order == nil {
 		t.holds.order = &ordering{generation: generation}
@@ -311,8 +312,11 @@ func (o *ordering) sendAcks(c *Conn, out Sender) {
 }
 
 // ExpectOrder begins to read the trailers of the peer's LinkUpdates: events have their order, and EventWriteEnded
-// tells which writes have ended.
-func (c *Conn) ExpectOrder() { c.links.ordered = true }
+// tells which writes have ended. Such a peer keeps no repeats (PeerForgets).
+func (c *Conn) ExpectOrder() {
+	c.links.ordered = true
+	PeerForgets(c)
+}
 
 // readTrailer takes the trailer off a LinkUpdate, and tells of the writes that it ends.
 func (e *core) readTrailer(conn uint32, p []byte) (links []byte, order wire.Order) {

@@ -120,7 +120,7 @@ func TestLapForgets(t *testing.T) {
 	s := serve(t, quiet())
 	s.say(200)
 	s.recv(ackText(150))
-	s.e.PeerForgets(s.c)
+	PeerForgets(s.c)
 	s.recv(ackText(160))
 	s.say(140_000)
 	if s.c.send.lap != nil || LapNear(s.c) {
@@ -252,7 +252,7 @@ func TestLapRestored(t *testing.T) {
 	if n := first(restore(checkpoint, sent)); n != 3 {
 		t.Errorf("from a log that ends before: %d, want the number 2, which is sent again", n)
 	}
-	s.e.PeerForgets(s.c)
+	PeerForgets(s.c)
 	if c := restore(s.c.AppendSnapshot(nil)); !c.send.peerForgets {
 		t.Error("the snapshot does not say that the peer keeps nothing")
 	}

@@ -97,17 +97,19 @@ func TestLoginWaitsForRoom(t *testing.T) {
 // TestLoginLate: a repeat of a login that arrives after the session must not begin a new
 // one.
 func TestLoginLate(t *testing.T) {
-	cfg := loginConfig()
-	cfg.Gate = gate(t, admit.Config{})
-	s := newTest(t, cfg)
-	s.recv("00 0100 0000", letMeIn)
-	s.c.Close(CloseKicked)
-	s.pump()
-	s.recv(letMeIn)
-	s.events("it came and went", "connected", "closed kicked")
-	s.dropped("the repeat is late", DropLate, 1)
-	s.recv("00 0100 0000", letMeIn)
-	s.events("after a request it is meant", "connected")
+	for reason, counted := range map[CloseReason]DropReason{CloseKicked: DropStranger, CloseUncertain: DropLate} { // the first is told its end again
+		cfg := loginConfig()
+		cfg.Gate = gate(t, admit.Config{})
+		s := newTest(t, cfg)
+		s.recv("00 0100 0000", letMeIn)
+		s.c.Close(reason)
+		s.pump()
+		s.recv(letMeIn)
+		s.events("it came and went", "connected", "closed "+reason.String())
+		s.dropped("the repeat is late", counted, 1)
+		s.recv("00 0100 0000", letMeIn)
+		s.events("after a request it is meant", "connected")
+	}
 }
 
 func TestGate(t *testing.T) {

@@ -201,7 +201,7 @@ func (p *pipe) jump(n uint64) {
 			p.Fatalf("end %d has %d commands in flight", i, len(w.flight))
 		}
 		end.c.send.next, p.ends[1-i].c.recv.next = n, n
-		end.e.PeerForgets(end.c) // more than a lap may pass
+		PeerForgets(end.c) // more than a lap may pass
 	}
 }
 

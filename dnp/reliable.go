@@ -555,8 +555,9 @@ func (w *sendWindow) lapNear() bool { return w.lap.near(w.next) && !w.lap.told }
 func (w *sendWindow) lapOver() bool { return len(w.flight) == 0 && w.next >= w.lap.end() }
 
 // PeerForgets says that the peer of a connection keeps no repeats, as the clients and edges of this project do not, so the
-// connection may last any number of laps. Until it is called every peer may keep them.
-func (e *Endpoint) PeerForgets(c *Conn) {
+// connection may last any number of laps. Until it is called every peer may keep them. A peer that asks for ordered updates
+// keeps none.
+func PeerForgets(c *Conn) {
 	c.send.peerForgets, c.send.lap = true, nil
 }
 

@@ -66,7 +66,7 @@ func TestSendWindowModel(t *testing.T) {
 		cfg := quiet()
 		cfg.Profile, cfg.ReliableTimeout = profile, time.Hour
 		s := serve(t, cfg)
-		s.e.PeerForgets(s.c)
+		PeerForgets(s.c)
 		m := sendModel{t: t, s: s, open: make(map[uint64]*sentOnce)}
 		total := 2*profile.Modulus() + 100
 		for m.base < total {

@@ -81,7 +81,7 @@ func TestWriteCodec(t *testing.T) {
 
 // A count that the message cannot hold must not cost memory.
 func TestOverLongCounts(t *testing.T) {
-	w := codecWrites[2].w
+	w := codecWrites[3].w
 	w.Kind = WriteValues
 	p := AppendWrite(nil, &w)
 	p[len(p)-2], p[len(p)-1] = 0xff, 0xff

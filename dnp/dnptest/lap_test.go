@@ -218,7 +218,7 @@ func (r *lapRun) handle(events []dnp.Event) {
 			r.conn, r.looking, r.queued = ev.Conn, false, 0
 			r.give = r.sent // what was not sent is sent to the new connection
 			if r.plan.forgets {
-				r.e.PeerForgets(r.conn)
+				dnp.PeerForgets(r.conn)
 			}
 			r.feed()
 		case dnp.EventClosed:

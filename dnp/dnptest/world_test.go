@@ -203,7 +203,7 @@ func (s *server) connected(addr netip.AddrPort, c *dnp.Conn) {
 	}
 	s.remotes[addr] = r
 	if s.peerForgets {
-		s.e.PeerForgets(c)
+		dnp.PeerForgets(c)
 	}
 	for _, src := range s.sources {
 		if err := c.Link(src, !s.writable); err != nil {

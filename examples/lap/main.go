@@ -115,7 +115,7 @@ func (s *server) handle(events []dnp.Event) {
 		case dnp.EventConnected:
 			s.conn, s.closes, s.queued = ev.Conn, false, s.sent
 			if s.fault {
-				s.e.PeerForgets(s.conn)
+				dnp.PeerForgets(s.conn)
 			}
 			log.Printf("%v is connected; the next message is %d", ev.Conn.Addr(), s.sent)
 		case dnp.EventSent:

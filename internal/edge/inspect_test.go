@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/replication"
 )
 
 // counted counts what an edge publishes.
@@ -20,6 +21,13 @@ func (b *counted) Publish(m bus.Msg) error {
 		b.answers.Add(1)
 	}
 	return b.Bus.Publish(m)
+}
+
+// Request answers for the holder that it has a session. Otherwise nothing is answered.
+func (b *counted) Request(m bus.Msg, _ time.Duration, handle func(bus.Msg, error)) {
+	if w, err := replication.ParseWrite(m.Data); err == nil && w.Kind == replication.WriteJoin {
+		handle(bus.Msg{Data: replication.AppendWriteResult(nil, replication.WriteResult{Epoch: w.Epoch})}, nil)
+	}
 }
 
 // look has four people ask for the clients of the space, and four why a client has what it has. These are as many requests as

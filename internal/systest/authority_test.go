@@ -1,11 +1,13 @@
 package systest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,10 +30,17 @@ type numberedClient struct {
 
 	out     outbox.Outbox[int]
 	granted bool
-	source  *dnp.Source // of the lever
-	orders  []wire.Order
+	levers  [2]*dnp.Source // with two values each; value k of the client is value k%2 of lever k/2
+	orders  [4]wire.Order
+	newest  [4]uint16 // of the values that the client set, which count up, the highest that it has shown
+	undone  string    // how the client showed an older one
 	flushAt time.Time
 	closed  bool
+}
+
+// up reports whether the client may write.
+func (c *numberedClient) up() bool {
+	return c.levers[0] != nil && c.levers[1] != nil && c.granted && !c.closed
 }
 
 func (w *world) numberedClient(e *simEdge) *numberedClient {
@@ -60,7 +69,7 @@ func (c *numberedClient) Receive(now time.Time, from netip.AddrPort, p []byte) {
 
 func (c *numberedClient) Advance(now time.Time) {
 	c.handle(now, c.ep.Advance(now, c))
-	if c.source == nil || !c.granted || c.closed {
+	if !c.up() {
 		return
 	}
 	for number, keys := c.out.Due(now, nil); number != 0; number, keys = c.out.Due(now, nil) {
@@ -84,7 +93,7 @@ func (c *numberedClient) ready(int) bool { return true }
 
 func (c *numberedClient) refs(keys []int) (refs []dnp.ValueRef) {
 	for _, k := range keys {
-		refs = append(refs, dnp.ValueRef{Source: c.source, Index: k})
+		refs = append(refs, dnp.ValueRef{Source: c.levers[k/2], Index: k % 2})
 	}
 	return refs
 }
@@ -96,7 +105,7 @@ func (c *numberedClient) NextTimeout() (time.Time, bool) {
 			at, ok = t, true
 		}
 	}
-	if c.source != nil && c.granted && !c.closed {
+	if c.up() {
 		add(c.out.NextTimeout())
 		if len(c.out.Unsent(nil, c.ready)) > 0 {
 			add(c.flushAt.Add(time.Nanosecond))
@@ -121,18 +130,19 @@ func (c *numberedClient) handle(now time.Time, events []dnp.Event) {
 			c.accept(&e)
 		case dnp.EventUpdate:
 			for i, v, ok := e.Update.Next(); ok; i, v, ok = e.Update.Next() {
-				if e.Order < c.orders[i] {
+				k := 2*slices.Index(c.levers[:], e.Source) + i
+				if e.Order < c.orders[k] {
 					continue
 				}
-				if c.orders[i] = e.Order; c.out.Receive(i, e.Order, v) {
-					c.source.State().Set(i, v)
+				if c.orders[k] = e.Order; c.out.Receive(k, e.Order, v) {
+					c.show(k, v)
 				}
 			}
 		case dnp.EventWriteEnded:
 			for _, ended := range c.out.Acknowledge(now, uint32(e.Number), e.Order, func(int) (wire.RefusalCode, bool) { return 0, false }, nil) {
 				c.orders[ended.Key] = max(c.orders[ended.Key], e.Order)
 				if ended.Value != nil {
-					c.source.State().Set(ended.Key, ended.Value)
+					c.show(ended.Key, ended.Value)
 				}
 			}
 		case dnp.EventClosed:
@@ -149,32 +159,42 @@ func (c *numberedClient) accept(e *dnp.Event) {
 		values = append(values, netstate.Value{Type: t})
 	}
 	layout, err := netstate.NewLayout(values)
-	if err != nil || string(e.Data) != "L" {
+	if err != nil {
 		c.conn.Reject(e.Link)
 		return
 	}
 	state := netstate.NewState(layout)
 	state.SetAll(e.Values)
-	source := c.ep.NewSource(dnp.SourceConfig{State: state, Message: []byte("L")})
+	source := c.ep.NewSource(dnp.SourceConfig{State: state, Message: bytes.Clone(e.Data)})
 	if err := c.conn.Accept(e.Link, source); err != nil {
 		c.w.Fatal(err)
 	}
-	c.source, c.orders = source, make([]wire.Order, layout.Len())
+	c.levers[slices.Index(leverNames[:], string(e.Data))] = source
 }
 
-func (c *numberedClient) set(i int, v uint16) {
-	if c.source.State().Set(i, u16(v)) {
-		c.out.Set(i, nil)
-		c.w.net.Wake(c.addr)
+// show takes a value of the edge. What the client set counts up, so a lower one undoes a write; odd values are the
+// game server's.
+func (c *numberedClient) show(k int, value []byte) {
+	c.levers[k/2].State().Set(k%2, value)
+	if v := binary.LittleEndian.Uint16(value); v%2 == 0 && v < c.newest[k] {
+		c.undone = fmt.Sprintf("value %d went back from %d to %d", k, c.newest[k], v)
+	} else if v%2 == 0 {
+		c.newest[k] = v
 	}
 }
 
-func (c *numberedClient) value(i int) uint16 {
-	return binary.LittleEndian.Uint16(c.source.State().Value(i))
+func (c *numberedClient) set(k int, v uint16) {
+	c.levers[k/2].State().Set(k%2, u16(v))
+	c.newest[k] = v
+	c.out.Set(k, nil)
+	c.w.net.Wake(c.addr)
 }
 
-const leverPut = `{"op":"put","key":"lever","message":"L","access":"read-write","values":[
-	{"name":"a","type":"uint16"},{"name":"b","type":"uint16"},{"name":"c","type":"uint16"}]}`
+func (c *numberedClient) value(k int) uint16 {
+	return binary.LittleEndian.Uint16(c.levers[k/2].State().Value(k % 2))
+}
+
+var leverNames = [2]string{"left", "right"}
 
 // TestAuthority has a client and a game server change the same values over networks of all kinds. A write of the client is
 // one event, however often it is repeated; what the game server sets when it hears of one stands; and in the end the client
@@ -191,28 +211,29 @@ func playAuthority(t *testing.T, seed uint64) {
 	w := newWorld(t, seed)
 	w.startRelay()
 	e := w.startEdge(wire.Denetwork, nil)
-	w.mustPublish("s", leverPut)
+	for _, key := range leverNames {
+		w.mustPublish("s", fmt.Sprintf(`{"op":"put","key":%q,"message":%[1]q,"access":"read-write","values":[{"name":"a","type":"uint16"},{"name":"b","type":"uint16"}]}`, key))
+	}
 	c := w.numberedClient(e)
-	w.within(5*time.Second, "the lever is linked", func() bool { return c.source != nil && c.granted })
+	w.within(5*time.Second, "the levers are linked", c.up)
 	delay := []time.Duration{0, 30, 100, 300}[rng.IntN(4)] * time.Millisecond
 	path := simnet.Path{Delay: delay - delay*3/10, Jitter: delay*6/10 + 1, Loss: []float64{0, 0.05, 0.3}[rng.IntN(3)], Duplicate: 0.1, Reorder: 0.01, ReorderBy: 5 * time.Second}
 	w.net.SetPath(path)
-	w.hub.Jitter = time.Duration(rng.IntN(30)) * time.Millisecond
+	w.hub.Jitter = []time.Duration{0, 30, 200}[rng.IntN(3)] * time.Millisecond
 	lossy := rng.IntN(2) == 0
 	if lossy {
 		w.hub.Loss = 0.05 // of requests, answers, batches and events
 	}
 
-	names := []string{"a", "b", "c"}
 	heard := map[uint16]int{} // how often the game server heard of a value
-	last := make([]uint16, 3) // what the client set last
+	var last [4]uint16        // what the client set last
 	correction := uint16(1)   // odd; the client sets even values
 	w.on(w.subjects.Event("s"), func(m bus.Msg) {
 		var ev event
 		if err := json.Unmarshal(m.Data, &ev); err != nil || ev.Type != "changed" {
 			return
 		}
-		for _, name := range names {
+		for _, name := range []string{"a", "b"} {
 			v, ok := ev.Values[name]
 			if !ok {
 				continue
@@ -224,16 +245,18 @@ func playAuthority(t *testing.T, seed uint64) {
 			heard[n]++
 			if n%8 == 0 {
 				correction += 2
-				w.fire("s", fmt.Sprintf(`{"op":"set","key":"lever","values":{%q:%d}}`, name, correction))
+				w.fire("s", fmt.Sprintf(`{"op":"set","key":%q,"values":{%q:%d}}`, ev.Key, name, correction))
 			}
 		}
 	})
 	next := uint16(0)
 	for range 60 {
-		i := rng.IntN(3)
-		next += 2
-		last[i] = next
-		c.set(i, next)
+		for range 1 + rng.IntN(3) { // several values in one datagram
+			k := rng.IntN(4)
+			next += 2
+			last[k] = next
+			c.set(k, next)
+		}
 		w.net.Run(time.Duration(rng.IntN(300)) * time.Millisecond)
 	}
 	w.hub.Loss = 0
@@ -246,20 +269,22 @@ func playAuthority(t *testing.T, seed uint64) {
 	if n := c.out.Len(); n > 0 {
 		t.Errorf("%d writes have not ended", n)
 	}
-	st := e.replica("s").ByKey("lever")
-	for i := range names {
-		holder := binary.LittleEndian.Uint16(st.Values.Value(i))
-		if c.value(i) != holder {
-			t.Errorf("%s: the client shows %d, the holder has %d", names[i], c.value(i), holder)
+	if c.undone != "" {
+		t.Errorf("at the client %s", c.undone)
+	}
+	for k, set := range last {
+		holder := binary.LittleEndian.Uint16(e.replica("s").ByKey(leverNames[k/2]).Values.Value(k % 2))
+		if c.value(k) != holder {
+			t.Errorf("value %d: the client shows %d, the holder has %d", k, c.value(k), holder)
 		}
-		if lossy || last[i] == 0 {
+		if lossy || set == 0 {
 			continue
 		}
-		if heard[last[i]] != 1 {
-			t.Errorf("%s: the game server heard %d times of %d, the last value that the client set", names[i], heard[last[i]], last[i])
+		if heard[set] != 1 {
+			t.Errorf("value %d: the game server heard %d times of %d, the last value that the client set", k, heard[set], set)
 		}
-		if last[i]%8 == 0 && holder%2 == 0 {
-			t.Errorf("%s is %d, although the game server corrected %d when it heard of it", names[i], holder, last[i])
+		if set%8 == 0 && holder%2 == 0 {
+			t.Errorf("value %d is %d, although the game server corrected %d when it heard of it", k, holder, set)
 		}
 	}
 	for v, n := range heard {

@@ -246,7 +246,7 @@ func TestNoLap(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		s := newRecycleTest(t, RecycleClose)
 		if s.say(101); forgets {
-			s.spaces.Endpoint.PeerForgets(s.conn)
+			dnp.PeerForgets(s.conn)
 			s.acknowledge(100)
 		}
 		s.say(140_000)
