@@ -162,7 +162,7 @@ func (a *assembly) durable(c *schemas, data []byte) error {
 			return err
 		}
 	}
-	if records.Err() != nil || !a.whole() || a.position == (Position{}) {
+	if records.Err() != nil || !a.whole() {
 		return errMessage
 	}
 	return nil
@@ -189,7 +189,7 @@ type assembly struct {
 	st     *State // from the Describe on; holds its schema
 	next   int    // view whose keyframe comes next
 
-	position Position // of StoredAt
+	position Position // of StoredAt; zero for a state that was stored without, which anything said since is later than
 }
 
 // part reads a DescribePart.

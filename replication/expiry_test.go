@@ -208,6 +208,9 @@ func TestTTLIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range d.Data {
+			if n == withoutPosition(d) {
+				continue
+			}
 			if _, err := NewStore(StoreConfig{Epoch: 8}).Restore(d.Number, d.Data[:n]); err == nil && n > 0 {
 				t.Fatalf("a state was restored from %d of %d bytes", n, len(d.Data))
 			}

@@ -87,3 +87,28 @@ func TestConditionOfAnotherForm(t *testing.T) {
 		t.Error("a publish with such a put is applied")
 	}
 }
+
+// withoutPosition is the size of a stored state without the position at its end. It is whole: a state without a position is older
+// than whatever is said.
+func withoutPosition(d Durable) int {
+	return len(d.Data) - len(Position{}.appendRecord(nil, d.Number))
+}
+
+// TestRestoreWithoutPosition reads a state that was stored without the position up to which it is complete.
+func TestRestoreWithoutPosition(t *testing.T) {
+	former := newStoreTest(t, Limits{})
+	former.ok(tower("a", u8(1), u8(2), str("x")))
+	former.Advance(former.now)
+	for _, d := range former.TakeDirty(nil, 9) {
+		s := &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 100}), former.now}
+		if _, err := s.Restore(d.Number, d.Data[:withoutPosition(d)]); err != nil {
+			t.Fatalf("state %d: %v", d.Number, err)
+		}
+		op := set("a", "hp", u8(9))
+		op.Sets[0].Only = Condition{Given: true, AsOf: Position{7, 1}}
+		s.ok(op)
+		if got := s.List("", 9).States[0].Values.Value(0); got[0] != 9 {
+			t.Errorf("hp is %d: what a publisher said at 7:1 is older than a state without a position", got[0])
+		}
+	}
+}
