@@ -25,12 +25,12 @@ PROFILECASE ?= 100,20,200,1
 
 # What plays in one goroutine is tested without the race detector, which finds nothing there and makes it ten times as slow: the tests of
 # pure packages, and those tests of MIXED packages whose names SIMULATED has. internal/arch checks these three lists.
-PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command replication replication/view replication/payload cluster cluster/forward \
+PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox replication replication/view replication/payload cluster cluster/forward \
 	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top interest
 space := $(subst ,, )
 MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
-SIMULATED := ^Test(Simulation|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
+SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
 
 # WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
 WHILE_COMPILING := trap 'kill $$says' EXIT; { sleep 2; echo "Compiling: a minute or two if Go's build cache is empty."; while sleep 20; do echo "Still compiling ($$SECONDS s)."; done; } >&2 & says=$$!;

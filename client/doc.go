@@ -25,6 +25,10 @@
 // Values and messages have no order between them: a value that is set before a message is sent may
 // arrive after it. Of several values that are set soon after each other, the newest arrives.
 //
+// The client repeats a value that it set until the edge says that the game has it, and the game gets it once. If the game sets
+// another value when it hears of it, that one stands. [State.SetConfirmed] waits for the game's word, [Config.Refused] tells
+// of values that it does not take.
+//
 // # Events
 //
 // The functions in [Config] hear what happens. One goroutine calls them, one at a time, in order, and

@@ -12,7 +12,7 @@ import (
 // pure are the packages whose behaviour is a function of their inputs, so that
 // a test of them is a list of inputs and a bug is a seed.
 var pure = []string{
-	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/command", "dnp/dnptest",
+	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/command", "dnp/outbox", "dnp/dnptest",
 	"interest", "replication", "replication/view", "replication/payload",
 	"cluster", "cluster/forward", "sessionlog", "sessionlog/movelog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "publisher/layout", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/edge/lludp/viewer", "internal/edge/variant/protocol", "internal/turn/heap", "internal/inspect", "internal/top", "internal/simnet",
 }
