@@ -35,12 +35,12 @@ func TestSendWaits(t *testing.T) {
 // far it came.
 func TestSendGivesUp(t *testing.T) {
 	t.Parallel()
-	edge := edgetest.Start(t, edgetest.Config{DeafTo: 5})
+	edge := edgetest.Start(t, edgetest.Config{DeafTo: 6}) // the first is the hello
 	c := sendCommand{Target: edge.String(), Login: DNPLogin{Profile: "denetwork"}}
 	c.Timeout = time.Second
 	err := c.sendAsClient(t.Context(), make([]byte, 200_000))
 	if err == nil {
-		t.Fatal("the edge acknowledged five parts of 168, and the command reports success")
+		t.Fatal("the edge acknowledged five parts of 168 behind the hello, and the command reports success")
 	}
 	if text := err.Error(); !strings.Contains(text, "5950 of 200000 bytes") || !strings.Contains(text, "1s") {
 		t.Errorf("the error does not say how far the message came, and how long the edge has been silent: %s", text)

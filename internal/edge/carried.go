@@ -208,9 +208,13 @@ func (w *Worker) handleCarried(ev *dnp.Event) {
 	}
 }
 
-// endUnknown ends the connection of a carried client that goes on with a session which no edge has.
+// endUnknown ends the connection of a carried client that goes on with a session which no edge has. A client without the
+// token of an earlier connection has none to go on with: it may say more behind a login that is not judged yet.
 func (w *Worker) endUnknown(now time.Time, client netip.AddrPort, datagram []byte) {
 	if w.carried == nil || !carriedClient(client) || len(datagram) == 0 || w.ep.MayBegin(datagram) {
+		return
+	}
+	if c := w.node.hub.Conn(client); c != nil && !c.Resumes() {
 		return
 	}
 	if _, ok := w.ep.Conn(client); ok || w.takeover != nil && !w.takeover.Nowhere(now, client) {

@@ -35,7 +35,7 @@ var ruleMutants = []mutants.Mutant{
 	{Name: "late_write_undoes", File: "replication/clients.go", Old: "case !number.after(m.last):", New: "case m.last == number:", Package: "replication", Run: "^TestWriteOrder$"},
 	{Name: "no_announcement", File: "internal/relay/placement.go", Old: "w.send(bus.JSON(w.relay.cfg.Subjects.Relay(w.relay.cfg.Node), announcement{Ready: w.place.ready}))", New: "", Package: "internal/relay", Run: "^TestAnnouncement$"},
 	{Name: "scrub_costs_link_ups", File: "dnp/repeat.go", Old: "if l.scheduled(link) {\n\t\treturn", New: "if l.scheduled(link) {\n\t\tl.cancel(link)", Package: "dnp", Run: "^TestRetryScheduleAgain$"},
-	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "if !l.tested {\n\t\tl.closeAt", New: "if true {\n\t\tl.closeAt", Package: "dnp", Run: "^TestForgedLife$"},
+	{Name: "anything_refutes_a_close", File: "dnp/liveness.go", Old: "switch {\n\tcase l.tested:", New: "switch {\n\tcase false:", Package: "dnp", Run: "^TestForgedLife$"},
 	{Name: "refuted_is_not_counted", File: "dnp/liveness.go", Old: "l.refuted++", New: "_ = l.refuted", Package: "dnp", Run: "^TestForgedCloses$"},
 	{Name: "wait_is_not_doubled", File: "dnp/liveness.go", Old: "d<<(l.refuted-1)", New: "d", Package: "dnp", Run: "^TestForgedCloses$"},
 
