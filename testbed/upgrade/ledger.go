@@ -238,43 +238,35 @@ func (l *ledger) settle() {
 	maps.Copy(l.floor, l.kept)
 }
 
-// compare returns what relays do not serve of what was stored, and what nobody said.
-func (l *ledger) compare(ctx context.Context) (wrong []string) {
+// compare compares what relays serve with what must have been stored, and what was said.
+func (l *ledger) compare(ctx context.Context) error {
+	var wrong []error
 	check := func(name, key string, n uint32, ok bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !ok || n < l.floor[name] || n > max(l.said[name], 1) {
-			wrong = append(wrong, fmt.Sprintf("%s of %s is %d (there: %t), %d is stored, %d was said", key, name, n, ok, l.floor[name], l.said[name]))
+			wrong = append(wrong, fmt.Errorf("%s of %s is %d (there: %t), %d is stored, %d was said", key, name, n, ok, l.floor[name], l.said[name]))
 		}
 	}
 	for i := range spaces {
 		s := spaceName(i)
 		form, numbers, err := l.get(ctx, s)
-		if err != nil {
-			return append(wrong, err.Error())
+		if err == nil && form != l.forms[s] {
+			err = fmt.Errorf("%s is served as %s, and was %s", s, form, l.forms[s])
 		}
-		if form != l.forms[s] {
-			wrong = append(wrong, fmt.Sprintf("%s is served as %s, and was %s", s, form, l.forms[s]))
-		}
+		wrong = append(wrong, err)
 		for _, key := range stateKeys {
 			n, ok := numbers[key]
 			check(s, key, n, ok)
 		}
 	}
 	_, numbers, err := l.get(ctx, play.Space)
-	if err != nil {
-		return append(wrong, err.Error())
+	wrong = append(wrong, err)
+	for _, key := range append(padKeys(len(l.players)), teamKey) {
+		n, ok := numbers[key]
+		check(key, key, n, ok)
 	}
-	for _, key := range append([]string{teamKey, play.BusyPrefix}, padKeys(len(l.players))...) {
-		if n, ok := numbers[key]; key == teamKey || key == play.BusyPrefix {
-			if !ok {
-				wrong = append(wrong, fmt.Sprintf("%s of %s is missing", key, play.Space))
-			}
-		} else {
-			check(key, key, n, ok)
-		}
-	}
-	return wrong
+	return errors.Join(wrong...)
 }
 
 func padKeys(n int) (keys []string) {

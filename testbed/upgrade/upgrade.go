@@ -153,7 +153,9 @@ func (r *run) upgrade(ctx context.Context) error {
 	}
 	r.cut(history.CutEnd)
 	r.Log.Phase("tree", 0)
-	r.checkEdges(ctx)
+	if err := r.checkEdges(ctx); err != nil {
+		return err
+	}
 	if err := r.joinTeam(ctx); err != nil {
 		return err
 	}
@@ -162,8 +164,7 @@ func (r *run) upgrade(ctx context.Context) error {
 	err = r.ledger.awaitWrites(ctx, r.ledger.floor)
 	load()
 	r.ledger.settle()
-	r.compare(ctx, "after a load on the tree")
-	return errors.Join(err, r.Check())
+	return errors.Join(err, r.ledger.compare(ctx), r.Check())
 }
 
 // cut records that no datagram of a player reaches an edge, or that they do again.
@@ -256,23 +257,14 @@ func (r *run) startTree(ctx context.Context) error {
 			}
 		}
 		if i == 0 {
-			r.compare(ctx, "when relays of the tree serve it")
+			if err := r.ledger.compare(ctx); err != nil {
+				return fmt.Errorf("relays of the tree serve something else than was stored: %w", err)
+			}
 		}
 	}
 	return proc.Await(ctx, playMost, "all players play", func() bool {
 		return !slices.ContainsFunc(r.Players, func(p *play.Player) bool { return !p.Playing(time.Now()) })
 	})
-}
-
-func (r *run) problem(format string, args ...any) {
-	r.Log.Add(history.Record{Kind: history.Problem, Note: fmt.Sprintf(format, args...)})
-}
-
-// compare compares what relays serve with what was acknowledged.
-func (r *run) compare(ctx context.Context, when string) {
-	for _, wrong := range r.ledger.compare(ctx) {
-		r.problem("%s: %s", when, wrong)
-	}
 }
 
 func (r *run) dnpctl(ctx context.Context, args ...string) ([]byte, error) {
@@ -286,12 +278,13 @@ func (r *run) dnpctl(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 // checkEdges has dnpctl publish a state and see it at each edge.
-func (r *run) checkEdges(ctx context.Context) {
+func (r *run) checkEdges(ctx context.Context) error {
 	for _, e := range r.Edges {
 		if _, err := r.dnpctl(ctx, "check", play.Space, e.Host.At(rig.DNPPort)); err != nil {
-			r.problem("%s: %v", e.Name, err)
+			return fmt.Errorf("%s: %w", e.Name, err)
 		}
 	}
+	return nil
 }
 
 // joinTeam puts all clients into the group that may see the state of the team, and waits
