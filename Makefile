@@ -12,7 +12,7 @@ FUZZTIME  ?= 20s
 SIMTIME   ?= 1800
 ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
-UPGRADEROUNDS ?= 1
+UPGRADEROUNDS ?= 2
 STORETRIES ?= 50
 SEEDS     ?= 2000
 TIMES     ?= 20
@@ -187,7 +187,7 @@ torture-store-quick: ## One such try with one server, in less than a minute
 	$(GO) test ./internal/systest -count=1 -timeout 20m -run '^TestTortureStore$$' -v -store-tries 1 $(ARGS)
 
 .PHONY: upgrade-test
-upgrade-test: testbed ## Upgrade from the last release and roll back under load, UPGRADEROUNDS (1) times, 2 minutes; needs redis-server and git history
+upgrade-test: testbed ## Stop the last release under load and start the tree on what it stored, UPGRADEROUNDS (2) times, 2 minutes; needs redis-server and git history
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
 
 .PHONY: model

@@ -1,15 +1,16 @@
 //go:build linux
 
-// Package upgrade runs the last release beside the tree: under load it replaces the
-// relays and edges of a deployment one after the other, by those of the tree and back
-// again, and crashes edges while both releases serve. Sessions are in a log, and clients
-// and the game server send each other reliable messages all the time. The dnpctl of both
-// releases checks the deployment before, during and after. Package history
-// judges the records; no interruption is excused, and no check that fails.
+// Package upgrade stops a deployment of the last release under load, starts the programs of
+// the tree on what NATS has stored, and looks for everything that was acknowledged: states
+// with all that describes them, values, what clients wrote, and messages in both directions.
+// The relays of the last release end in order, or by kill -9 before everything else.
+// Package history judges the messages. Sessions may end, because no edge runs for a while.
 package upgrade
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,11 +18,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -30,36 +30,38 @@ import (
 // Sizes of the deployment.
 const (
 	relays = 2
-	edges  = 3
+	edges  = 2
 )
 
-// Times of a replacement.
+// Times of a run.
 const (
-	moveAfter = 200 * time.Millisecond // from an edge that is not ready to the move of its flows
-	pause     = time.Second            // between two steps
-	checkMost = 10 * time.Second
+	loadTime   = 4 * time.Second // under load, before and after the upgrade
+	endMost    = 75 * time.Second
+	playMost   = 30 * time.Second // until all players play again
+	storedMost = 20 * time.Second
+	metricsAge = time.Second // of what a relay shows, at the most
+	checkMost  = 10 * time.Second
+	ghostsMost = time.Minute // until sessions have ended whose clients are gone
 )
 
 // A Config describes a run.
 type Config struct {
 	play.MatchConfig // Bin has the programs of the tree, and Programs those of the last release; empty = built from git
 
-	Rounds int // upgrades, each with its rollback
+	Kill bool // the relays of the last release end by kill -9
 }
 
 // lastRelease names the commit of the last release, from the folder of the repository on.
 const lastRelease = "testbed/last-release"
 
-// A run is a match in which some nodes are of the last release and some of the tree.
+// A run is a match that is stopped and started again.
 type run struct {
 	*play.Match
-	cfg  *Config
-	mode string // log mode of the edges of the tree
-
-	checks atomic.Int64 // with dnpctl
+	cfg    *Config
+	ledger *ledger
 }
 
-// Run writes a history, and checks it.
+// Run upgrades one deployment, writes a history, and checks it.
 func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	if cfg.Programs == "" {
 		if cfg.Programs, err = build(ctx, &cfg); err != nil {
@@ -67,21 +69,26 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 		}
 	}
 	cfg.Progress("the last release is in %s", cfg.Programs)
-	r := &run{cfg: &cfg, mode: cfg.LogMode} // the last release need not know it
-	cfg.LogMode, cfg.Durability, cfg.Reroute, cfg.Relays, cfg.Edges = "", "log", moveAfter, relays, edges
+	r := &run{cfg: &cfg}
+	cfg.Durability, cfg.Relays, cfg.Edges = "log", relays, edges
 	r.Match, err = play.Open(ctx, cfg.MatchConfig)
 	defer r.Close()
+	if err == nil {
+		r.ledger = newLedger(r.NC, r.Players)
+		err = r.upgrade(ctx)
+	}
 	if err != nil {
 		return v, err
 	}
-	r.check(ctx, r.Edges...)
-	for n := range cfg.Rounds {
-		if err = r.round(ctx, n); err != nil {
-			return v, fmt.Errorf("round %d: %w", n+1, err)
+	if v, err = r.Finish(ctx); err != nil {
+		return v, err
+	}
+	for _, p := range v.Phases {
+		if n := p.Messages.Lost; n > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: the game server never heard %d messages of clients that an edge had acknowledged", p.Name, n))
 		}
 	}
-	cfg.Progress("dnpctl checked the deployment %d times", r.checks.Load())
-	return r.Finish(ctx)
+	return v, err
 }
 
 // build builds the last release, once for each commit, and returns the folder of its
@@ -115,98 +122,211 @@ func build(ctx context.Context, cfg *Config) (string, error) {
 	return bin, errors.Join(os.RemoveAll(source), os.Rename(filepath.Join(dir, "bin.new"), bin))
 }
 
-// round upgrades everything and rolls it back. Odd rounds begin with the edges, even ones
-// with the relays.
-func (r *run) round(ctx context.Context, n int) error {
-	kinds := [][]*rig.Node{r.Relays, r.Edges}
-	if n%2 == 1 {
-		kinds[0], kinds[1] = kinds[1], kinds[0]
+// upgrade plays with the last release, stops everything, starts the tree, and plays again.
+func (r *run) upgrade(ctx context.Context) error {
+	r.Log.Phase("last release", 0)
+	if err := r.ledger.put(ctx); err != nil {
+		return err
 	}
-	for _, to := range []struct{ name, bin string }{{"upgrade", r.cfg.Bin}, {"rollback", r.cfg.Programs}} {
-		for _, nodes := range kinds {
-			if err := r.replaceAll(ctx, to.name, nodes, to.bin); err != nil {
+	if err := r.joinTeam(ctx); err != nil {
+		return err
+	}
+	load := r.ledger.load(ctx)
+	rig.Sleep(ctx, loadTime)
+	err := r.ledger.awaitWrites(ctx, nil)
+	if err == nil {
+		err = r.markStored(ctx)
+	}
+	if err != nil {
+		load()
+		return err
+	}
+	r.Log.Phase("upgrade", 0)
+	r.cut(history.CutStart)
+	err = r.Log.During("upgrade", "all nodes", func() error {
+		err := r.stop(ctx)
+		load()
+		return errors.Join(err, r.startTree(ctx))
+	})
+	if err != nil {
+		return err
+	}
+	r.cut(history.CutEnd)
+	r.Log.Phase("tree", 0)
+	if err := r.checkEdges(ctx); err != nil {
+		return err
+	}
+	if err := r.joinTeam(ctx); err != nil {
+		return err
+	}
+	load = r.ledger.load(ctx)
+	rig.Sleep(ctx, loadTime)
+	err = r.ledger.awaitWrites(ctx, r.ledger.floor)
+	load()
+	r.ledger.settle()
+	return errors.Join(err, r.ledger.compare(ctx), r.Check())
+}
+
+// cut records that no datagram of a player reaches an edge, or that they do again.
+func (r *run) cut(note string) {
+	for _, p := range r.Players {
+		r.Log.Add(history.Record{Kind: history.Cut, Who: p.Name, Note: note})
+	}
+}
+
+// markStored waits until the relays have stored all that was acknowledged before: a relay
+// that ends by kill -9 may take what came later with it.
+func (r *run) markStored(ctx context.Context) error {
+	mark, err := r.ledger.acknowledged(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, begin := slices.Clone(r.Relays), time.Now()
+	err = proc.Await(ctx, storedMost, "all relays have stored what was acknowledged", func() bool {
+		waiting = slices.DeleteFunc(waiting, func(n *rig.Node) bool {
+			oldest, ok := r.Web.Metric(n.Host.At(rig.HTTPPort), "dnp_relay_durable_age_seconds")
+			return ok && oldest < (time.Since(begin)-metricsAge).Seconds()
+		})
+		return len(waiting) == 0
+	})
+	r.ledger.floor = mark
+	return err
+}
+
+// stop ends all nodes in the order edges, relays, Redis, NATS, or relays first, by kill -9.
+func (r *run) stop(ctx context.Context) error {
+	if r.cfg.Kill {
+		r.cfg.Progress("kill -9 of the relays, then the edges end in order")
+		for _, n := range r.Relays {
+			if err := n.Kill(); err != nil {
 				return err
 			}
 		}
-		r.check(ctx, r.Edges...)
+		if err := r.end(ctx, r.Edges...); err != nil {
+			return err
+		}
+		return r.end(ctx, append(slices.Clone(r.NATS), r.Redis)...)
+	}
+	r.cfg.Progress("edges and relays end in order")
+	if err := r.end(ctx, r.Edges...); err != nil {
+		return err
+	}
+	mark, err := r.ledger.acknowledged(ctx)
+	if err != nil {
+		return err
+	}
+	r.ledger.floor = mark
+	if err := r.end(ctx, r.Relays...); err != nil {
+		return err
+	}
+	r.ledger.settle()
+	return r.end(ctx, append(slices.Clone(r.NATS), r.Redis)...)
+}
+
+// end ends nodes in order, all at once.
+func (r *run) end(ctx context.Context, nodes ...*rig.Node) error {
+	for _, n := range nodes {
+		if err := n.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	return proc.Await(ctx, endMost, "the nodes have ended", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *rig.Node) bool { return n.Ended() == nil })
+	})
+}
+
+// startTree starts NATS, Redis, and the relays and edges of the tree, and waits until all
+// players play. It compares what the relays serve before an edge runs.
+func (r *run) startTree(ctx context.Context) error {
+	r.cfg.Progress("the tree starts")
+	for _, n := range append(slices.Clone(r.NATS), r.Redis) {
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	for i, nodes := range [][]*rig.Node{r.Relays, r.Edges} {
+		for _, n := range nodes {
+			n.File = filepath.Join(r.cfg.Bin, filepath.Base(n.File))
+			if err := n.Start(); err != nil {
+				return err
+			}
+		}
+		for _, n := range nodes {
+			if err := r.AwaitReady(ctx, n); err != nil {
+				return err
+			}
+		}
+		if i == 0 {
+			if err := r.ledger.compare(ctx); err != nil {
+				return fmt.Errorf("relays of the tree serve something else than was stored: %w", err)
+			}
+		}
+	}
+	return proc.Await(ctx, playMost, "all players play", func() bool {
+		return !slices.ContainsFunc(r.Players, func(p *play.Player) bool { return !p.Playing(time.Now()) })
+	})
+}
+
+func (r *run) dnpctl(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkMost)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(r.cfg.Bin, "dnpctl"), append(args, "--nats-url", strings.Join(r.NATSURLs, ","))...).Output()
+	if err != nil {
+		err = fmt.Errorf("dnpctl %s: %w: %s", args[0], err, out)
+	}
+	return out, err
+}
+
+// checkEdges has dnpctl publish a state and see it at each edge.
+func (r *run) checkEdges(ctx context.Context) error {
+	for _, e := range r.Edges {
+		if _, err := r.dnpctl(ctx, "check", play.Space, e.Host.At(rig.DNPPort)); err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
 	}
 	return nil
 }
 
-// replaceAll replaces the program of some nodes, one after the other. Between the first
-// and the second edge it crashes one edge of each release.
-func (r *run) replaceAll(ctx context.Context, how string, nodes []*rig.Node, bin string) error {
-	program := filepath.Base(nodes[0].File)
-	r.Log.Phase(how+" of "+program+"s", 0)
-	for i, n := range nodes {
-		r.cfg.Progress("%s of %s; %d interruptions so far", how, n.Name, r.Interrupted())
-		var checking sync.WaitGroup
-		checking.Go(func() { r.check(ctx, r.Edges[(i+1)%len(r.Edges)]) }) // an edge that stays
-		err := r.Log.During(how, n.Name, func() error { return r.replace(ctx, n, i, filepath.Join(bin, program)) })
-		checking.Wait()
+// joinTeam puts all clients into the group that may see the state of the team, and waits
+// until they do.
+func (r *run) joinTeam(ctx context.Context) error {
+	clients, err := r.clients(ctx)
+	for _, c := range clients {
 		if err == nil {
-			err = r.Check()
+			err = r.ledger.insist(ctx, play.Space, `{"op":"group","client":%q,"join":["red"]}`, c)
 		}
+	}
+	if err != nil {
+		return err
+	}
+	return proc.Await(ctx, playMost, "all players see the state of their team", func() bool {
+		return !slices.ContainsFunc(r.Players, func(p *play.Player) bool { return p.Value(teamKey) == 0 })
+	})
+}
+
+// clients waits until the edges have no other sessions than those of the players, and returns
+// the names of the clients. Edges continue sessions that clients gave up, until they time out.
+func (r *run) clients(ctx context.Context) (names []string, err error) {
+	until := time.Now().Add(ghostsMost)
+	for {
+		out, err := r.dnpctl(ctx, "clients", play.Space, "--json")
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", how, n.Name, err)
+			return nil, err
 		}
-		rig.Sleep(ctx, pause)
-		if program == "edge" && i == 0 {
-			if err := r.mixed(ctx, how); err != nil {
-				return err
+		names = nil
+		for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
+			var c struct{ Client string }
+			if err := lines.Decode(&c); err != nil {
+				return nil, err
 			}
+			names = append(names, c.Client)
 		}
-	}
-	return ctx.Err()
-}
-
-// replace ends a node in order, and starts another program in its place.
-func (r *run) replace(ctx context.Context, n *rig.Node, i int, file string) error {
-	if slices.Contains(r.Edges, n) {
-		if err := r.Drain(ctx, i, false); err != nil {
-			return err
+		if len(names) == len(r.Players) {
+			return names, nil
 		}
-		if n.SetLogMode(""); filepath.Dir(file) == filepath.Clean(r.cfg.Bin) {
-			n.SetLogMode(r.mode)
+		if ctx.Err() != nil || time.Now().After(until) {
+			return nil, fmt.Errorf("%d clients are in the space, and %d play", len(names), len(r.Players))
 		}
-		n.File = file
-		return r.Restart(ctx, i)
+		rig.Sleep(ctx, metricsAge)
 	}
-	if err := n.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	if err := r.AwaitEnd(ctx, n); err != nil {
-		return err
-	}
-	n.File = file
-	return r.Deployment.Restart(ctx, n)
-}
-
-// check has the dnpctl of both releases publish a state and see it at some edges.
-func (r *run) check(ctx context.Context, edges ...*rig.Node) {
-	for _, bin := range []string{r.cfg.Bin, r.cfg.Programs} {
-		for _, e := range edges {
-			r.checks.Add(1)
-			ctx, cancel := context.WithTimeout(ctx, checkMost)
-			out, err := exec.CommandContext(ctx, filepath.Join(bin, "dnpctl"), "check", play.Space, e.Host.At(rig.DNPPort), "--nats-url", strings.Join(r.NATSURLs, ",")).CombinedOutput()
-			cancel()
-			if err != nil {
-				r.Log.Add(history.Record{Kind: history.Problem, Note: fmt.Sprintf("%s/dnpctl check at %s (%s): %v: %s", bin, e.Name, e.File, err, out)})
-			}
-		}
-	}
-}
-
-// mixed checks edges of both releases while both serve, and crashes one of each.
-func (r *run) mixed(ctx context.Context, how string) error {
-	both := r.Edges[:2] // one of each release
-	r.check(ctx, both...)
-	for i, e := range both {
-		r.cfg.Progress("%s: kill -9 of %s (%s)", how, e.Name, e.File)
-		if err := r.Crash(ctx, "kill", i); err != nil {
-			return err
-		}
-		rig.Sleep(ctx, pause)
-	}
-	return nil
 }

@@ -5,7 +5,7 @@
 //	testbed cluster-test [flags]    break a cluster in network namespaces; needs root
 //	testbed torture [flags]         break edges under running sessions
 //	testbed torture check FILE      check and print a history
-//	testbed upgrade-test [flags]    run the last release beside the tree, upgrade and roll back
+//	testbed upgrade-test [flags]    stop the last release under load, start the tree on what it stored
 //	testbed k8s-test [flags]        play on a Kubernetes cluster of deploy/k8s; deploy/k8s-test/run starts it
 //	testbed bench [flags]           measure growth, overload, disturbance and floods
 //	testbed otlpsink ADDRESS:PORT   receive traces and drop them

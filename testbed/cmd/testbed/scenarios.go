@@ -94,19 +94,31 @@ func runTorture(ctx context.Context, args []string) error {
 
 func upgradeTest(ctx context.Context, args []string) error {
 	var cfg upgrade.Config
+	var rounds int
 	c := newFlags("upgrade-test")
 	c.redisFlag()
-	c.StringVar(&cfg.Programs, "old", "", "folder with relay, edge and dnpctl of the last release (default: built from git)")
+	c.StringVar(&cfg.Programs, "old", "", "folder with relay and edge of the last release (default: built from git)")
 	c.IntVar(&cfg.NATS, "nats", 1, "NATS servers: 1 or 3")
-	c.StringVar(&cfg.LogMode, "log-mode", "", "session log mode of the edges of the tree; those of the last release are not told (default: edges choose)")
-	c.IntVar(&cfg.Clients, "clients", 50, "clients")
-	c.IntVar(&cfg.Rounds, "rounds", 1, "upgrades, each with its rollback; one takes about a minute")
+	c.IntVar(&cfg.Clients, "clients", 30, "clients")
+	c.IntVar(&rounds, "rounds", 2, "upgrades of a new deployment each: in the first all nodes end in order, in the second the relays by kill -9, and so on")
 	if err := c.parse(args); err != nil {
 		return err
 	}
 	c.match(&cfg.MatchConfig)
-	v, err := upgrade.Run(ctx, cfg)
-	return tell(v, err, c.json)
+	var verdicts []history.Verdict
+	for n := range rounds {
+		cfg.Kill, cfg.Dir = n%2 == 1, filepath.Join(c.dir, fmt.Sprint("round", n+1))
+		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+			return err
+		}
+		cfg.File = filepath.Join(cfg.Dir, "history.jsonl")
+		v, err := upgrade.Run(ctx, cfg)
+		if err = tell(v, err, ""); err != nil {
+			return fmt.Errorf("round %d: %w", n+1, err)
+		}
+		verdicts = append(verdicts, v)
+	}
+	return c.finish(bench.WriteJSON(c.json, verdicts))
 }
 
 // match sets the fields of a match that common flags have.
