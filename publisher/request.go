@@ -275,19 +275,20 @@ func (s *Space) unsend(id uint64) {
 	delete(s.sent, id)
 }
 
-// without returns a list of ops without p.
-func (l *pendingOp) without(p *pendingOp) *pendingOp {
-	if l == p {
-		l, p.next = p.next, nil
-		return l
+// without returns the list of ops that begins with p without another one.
+func (p *pendingOp) without(gone *pendingOp) *pendingOp {
+	if p == gone {
+		rest := gone.next
+		gone.next = nil
+		return rest
 	}
-	for x := l; x != nil; x = x.next {
-		if x.next == p {
-			x.next, p.next = p.next, nil
+	for x := p; x != nil; x = x.next {
+		if x.next == gone {
+			x.next, gone.next = gone.next, nil
 			break
 		}
 	}
-	return l
+	return p
 }
 
 // probe returns the question for the relay's position if the relay was silent for too long.

@@ -93,9 +93,6 @@ func (st *state) decode(name string, raw json.RawMessage) any {
 	return decodeValue("", nil, raw)
 }
 
-// writable reports whether clients may write the state.
-func (st *state) writable() bool { return string(st.put.Access) != string(readOnly) }
-
 // appendForeign appends a set of what this Space said about the state of another program: what is not of sets counts where the relay has nothing newer.
 func (st *state) appendForeign(b []byte, sets map[string]bool) []byte {
 	if len(st.values) == 0 {

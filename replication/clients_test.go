@@ -241,11 +241,11 @@ func numberedValue(index int, number uint32, v byte) WriteValue {
 }
 
 // numbered returns what writes values of client c1, each time in a new request.
-func (s *storeTest) numbered() func(...WriteValue) {
+func (t *storeTest) numbered() func(...WriteValue) {
 	request := uint32(0)
 	return func(values ...WriteValue) {
 		request++
-		s.Write(s.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: request, Values: values})
+		t.Write(t.now, Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Number: request, Values: values})
 	}
 }
 

@@ -597,3 +597,58 @@ func localCertificate(t *testing.T, keyFile string) string {
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
+
+// TestGodotClientLeaves: a GDScript client that closes tells the edge three times at once, and then again until the edge answers
+// or has been told ten times. It acknowledges nothing meanwhile, and says how many messages were not acknowledged.
+func TestGodotClientLeaves(t *testing.T) {
+	t.Parallel()
+	for answerTo, most := range map[int]int{0: 10, 5: 9} {
+		t.Run(fmt.Sprint(answerTo), func(t *testing.T) {
+			t.Parallel()
+			socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { socket.Close() })
+			p := engine(t, godotClient+"/test/leave.gd", "EDGE=udp://"+socket.LocalAddr().String())
+			ended := make(chan int)
+			go func() { ended <- leftBy(socket, answerTo) }()
+			p.says("closed: local 3 False")
+			p.says("the edge knows, or does not answer")
+			p.clean()
+			if _, err := socket.WriteToUDPAddrPort([]byte("end"), socket.LocalAddr().(*net.UDPAddr).AddrPort()); err != nil {
+				t.Fatal(err)
+			}
+			if n := receive(t, ended, "the end of the edge"); n < max(3, answerTo) || n > most {
+				t.Errorf("the edge was told %d times, want up to %d", n, most)
+			}
+		})
+	}
+}
+
+// leftBy plays an edge that acknowledges the hello of a client, sends it a message, and answers the ConnectionClose that comes as
+// the given one. It returns how many came before "end", or -1 if the client acknowledges something behind the first.
+func leftBy(socket *net.UDPConn, answerTo int) (closes int) {
+	p := make([]byte, 2048)
+	for {
+		n, from, err := socket.ReadFromUDPAddrPort(p)
+		if err != nil || string(p[:n]) == "end" {
+			return closes
+		}
+		switch b := p[:n]; {
+		case b[0] == byte(wire.CommandConnectionRequest):
+			socket.WriteToUDPAddrPort([]byte{1, 0, 0, 0}, from)
+		case closes == 0 && b[0] == byte(wire.CommandReliableMessage) && b[1] == 0: // the hello
+			socket.WriteToUDPAddrPort([]byte{6, 0, 0, 0}, from)
+			socket.WriteToUDPAddrPort([]byte("\x04\x00\x00go"), from)
+		case closes > 0 && b[0] == byte(wire.CommandReliableAck):
+			return -1
+		case string(b) == "\x02\x00\x00":
+			closes++
+			socket.WriteToUDPAddrPort([]byte("\x04\x01\x00more"), from)
+			if closes == answerTo {
+				socket.WriteToUDPAddrPort([]byte{9, 0}, from)
+			}
+		}
+	}
+}

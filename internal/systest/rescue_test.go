@@ -169,6 +169,10 @@ func (r *rescue) listen() {
 	}
 	consume, err := c.Consume(func(m jetstream.Msg) {
 		number, err := strconv.ParseUint(m.Headers().Get("Dnp-Number"), 10, 64)
+		if m.Headers().Get("Dnp-Request") == "0" { // the hello, of which game servers need only the number
+			r.cursor = max(r.cursor, number+1)
+			return
+		}
 		n, bad := strconv.Atoi(strings.TrimPrefix(string(m.Data()), "c"))
 		if err != nil || bad != nil {
 			r.Errorf("%q has the number %q", m.Data(), m.Headers().Get("Dnp-Number"))

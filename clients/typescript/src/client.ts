@@ -1,6 +1,7 @@
 import { concat, copy } from "./bytes.js";
 import { Connection, type CloseReason } from "./connection.js";
 import { Emitter, report } from "./emitter.js";
+import { leave } from "./leave.js";
 import { ownMax } from "./links.js";
 import { CloseCode, retryAfter } from "./session.js";
 import { describe, Layout, State, type Description } from "./state.js";
@@ -61,6 +62,8 @@ export interface Closing {
   readonly detail?: string | undefined;
   /** In how many ms the client connects again; undefined if it does not. */
   readonly retryIn?: number | undefined;
+  /** Reliable messages that the edge has not acknowledged, commands among them. They may have arrived, or not. */
+  readonly unacknowledged: number;
 }
 
 export interface Events {
@@ -153,6 +156,7 @@ export class Client extends Emitter<Events> {
   #abandonedAt = -Infinity; // when an attempt with the token failed, of which the edge may hear yet
   #dialing = false;
   #closed = false;
+  #left: Promise<void> = Promise.resolve();
   #woken = false;
   #cancelTimer = () => {};
   #timerAt = Infinity;
@@ -213,13 +217,24 @@ export class Client extends Emitter<Events> {
     this.#wake();
   }
 
-  /** close ends the connection for good. */
-  close(): void {
+  /**
+   * close ends the connection for good. It tells the edge at once, and where that may get lost, again until the edge
+   * knows, a second at most. Then the promise resolves; it never rejects.
+   */
+  close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry();
     this.#cancelTimer();
-    this.#connection?.close();
-    this.#transport?.close();
+    const transport = this.#transport;
+    if (transport && this.open && !transport.ordered) {
+      this.#transport = undefined;
+      this.#left = leave(transport, this.roundTrip, this.#clock);
+      this.#connection!.end("local");
+    } else {
+      this.#connection?.close();
+      this.#transport?.close();
+    }
+    return this.#left;
   }
 
   async #dial(): Promise<void> {
@@ -372,15 +387,15 @@ export class Client extends Emitter<Events> {
     this.#settle();
     const info = this.#closing;
     this.#closing = undefined;
-    this.#failed(reason, info && told(info), info);
+    this.#failed(reason, info && told(info), info, this.#connection!.unacknowledged);
   }
 
   /** failed tells the application that there is no connection, and makes another one. */
-  #failed(reason: CloseReason, detail: string | undefined, info: CloseInfo | undefined): void {
+  #failed(reason: CloseReason, detail: string | undefined, info: CloseInfo | undefined, unacknowledged = 0): void {
     let retryIn: number | undefined;
     if (!this.#mayRetry(reason)) this.#closed = true;
     else retryIn = this.#dialing ? 0 : this.#retry(info); // another session begins already
-    this.emit("close", { reason, detail, retryIn });
+    this.emit("close", { reason, detail, retryIn, unacknowledged });
   }
 
   #mayRetry(reason: CloseReason): boolean {

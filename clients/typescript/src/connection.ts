@@ -166,6 +166,11 @@ export class Connection {
     return this.#window.idle;
   }
 
+  /** Reliable messages that the edge has not acknowledged, also after the end. */
+  get unacknowledged(): number {
+    return this.#window.unacknowledged;
+  }
+
   /** send queues a reliable message of 1 byte to 1 MiB. It throws if too much waits. */
   send(data: Uint8Array): void {
     if (this.#phase === "closed") throw new Error("send: the connection is closed");

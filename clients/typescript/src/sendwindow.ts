@@ -23,6 +23,7 @@ const messageMax = 1 << 20; // the edge's limit
 
 interface Outgoing {
   readonly datagram: Uint8Array;
+  readonly message: number; // of which it is a part; 0 for other commands
   readonly first: number;
   last: number;
   sends: number;
@@ -82,6 +83,7 @@ export class SendWindow {
   #queue: Uint8Array[] = [];
   #queued = 0; // bytes of queue
   #partAt = 0; // bytes of the first message that were sent in parts
+  #message = 0; // the messages that were begun
   #commands: ((number: number) => Uint8Array)[] = []; // what goes before messages: offers, probes
   #loss = lossFirst;
   #patientUntil = 0; // commands count as sent no earlier when they are given up
@@ -92,6 +94,13 @@ export class SendWindow {
   /** Whether everything was acknowledged. */
   get idle(): boolean {
     return this.#flight.length === 0 && this.#queue.length === 0 && this.#commands.length === 0;
+  }
+
+  /** The messages that were not acknowledged. */
+  get unacknowledged(): number {
+    const begun = new Set(this.#flight.filter((o) => !o.acked && o.message > 0).map((o) => o.message));
+    if (this.#partAt > 0) begun.delete(this.#message); // it is in the queue, too
+    return begun.size + this.#queue.length;
   }
 
   /** send queues a message, which it copies. */
@@ -118,10 +127,11 @@ export class SendWindow {
   /** next takes the next new command into flight and returns its datagram, if the window has room. */
   next(now: number): Uint8Array | undefined {
     if (this.#flight.length >= windowSize) return undefined;
+    const inMessage = this.#partAt > 0 || this.#commands.length === 0;
     const datagram = this.#build(seq(this.#next));
     if (!datagram) return undefined;
     this.#next++;
-    this.#flight.push({ datagram, first: now, last: now, sends: 1, overtakers: 0, acked: false });
+    this.#flight.push({ datagram, message: inMessage ? this.#message : 0, first: now, last: now, sends: 1, overtakers: 0, acked: false });
     return datagram;
   }
 
@@ -135,6 +145,7 @@ export class SendWindow {
     if (command) return command(number);
     const data = this.#queue[0];
     if (!data) return undefined;
+    if (this.#partAt === 0) this.#message++;
     const whole = Math.max(wholeMax, this.datagramMax - 3);
     const rest = data.length - this.#partAt;
     const size = data.length <= whole ? rest : Math.min(rest, this.datagramMax - partHead);

@@ -66,6 +66,13 @@ export const connectionAck = (result: number): Uint8Array =>
 
 export const connectionClose = (): Uint8Array => Uint8Array.of(Command.connectionClose);
 
+/** A ConnectionClose with two bytes that receivers ignore, by which an edge sees that its answer is awaited. */
+export const connectionLeave = (): Uint8Array => Uint8Array.of(Command.connectionClose, 0, 0);
+
+/** Whether a datagram says that the edge knows that the client leaves: a LinkUpdate without links, or a ConnectionClose. */
+export const answersLeave = (p: Uint8Array): boolean =>
+  p[0] === Command.connectionClose || (p.length === 2 && p[0] === Command.linkUpdate && p[1] === 0);
+
 export const message = (data: Uint8Array): Uint8Array => concat([Uint8Array.of(Command.message), data]);
 
 export const reliableMessage = (number: number, data: Uint8Array): Uint8Array => command(Command.reliableMessage, number, [], data);

@@ -5,7 +5,7 @@ import { backoff, Client, loginMessage, pauseAfter, type Clock, type Closing, ty
 import { dialsFor } from "../src/connect.js";
 import { DialError, type CloseInfo, type Dial, type DialOptions, type Session, type Transport } from "../src/transport.js";
 import { connectionAck, connectionClose } from "../src/wire.js";
-import { hex } from "./bytes.js";
+import { hex, unhex } from "./bytes.js";
 import { Server } from "./server.js";
 
 /** settle lets promises come to their end. */
@@ -50,6 +50,7 @@ class Edge {
   transport!: Transport;
   answer: (dialled: number) => Session | undefined | Error = () => undefined;
   deaf = false;
+  ordered = false;
   mute = false; // nothing comes out of the transport that there is
 
   play(options: Options = {}): Client {
@@ -72,6 +73,7 @@ class Edge {
     if (session instanceof Error) throw session;
     const transport: Transport = {
       maxDatagramSize: 1200,
+      ordered: this.ordered,
       session,
       send: (p) => {
         if (this.transport !== transport) return;
@@ -113,7 +115,7 @@ async function connected(t: TestContext, options?: Options): Promise<{ edge: Edg
   const edge = new Edge();
   edge.keepSessions();
   const client = edge.play(options);
-  t.after(() => client.close());
+  t.after(() => void client.close()); // in virtual time it would not end
   await edge.run(100);
   return { edge, client };
 }
@@ -158,7 +160,7 @@ test("a client connects, logs in, and connects again with another token", async 
   assert.equal(edge.server.peerValues.get(0)![0], "07");
   client.close();
   await edge.run(20_000);
-  assert.deepEqual(edge.take(), ["unlink me", "transport closed", "close local"], "closed for good");
+  assert.deepEqual(edge.take(), ["unlink me", "close local", "transport closed"], "closed for good");
   assert.equal(edge.closings[1]!.retryIn, undefined);
 });
 
@@ -484,4 +486,65 @@ test("the second transport is dialled when the first does not get through in 2 s
   await clock.run(5000);
   assert.deepEqual(dialled.slice(1), ["second 8005", "first 8005"], "a transport that is lost says nothing");
   for (const c of [client, other, third]) c.close();
+});
+
+test("a client that leaves says so until the edge knows, and acknowledges nothing meanwhile", async () => {
+  const answers: [answer: string, sendings: number, took: number][] = [["0900", 3, 100], ["02", 3, 100], ["", 10, 500], ["0900010700", 10, 500], ["090000", 10, 500], ["030a", 10, 500]];
+  for (const [answer, sendings, took] of answers) {
+    const { edge, client } = await connected({ after() {} } as unknown as TestContext);
+    edge.sent.length = 0;
+    edge.take();
+    let left = -Infinity;
+    const at = edge.clock.now();
+    void client.close().then(() => (left = edge.clock.now() - at));
+    edge.server.message(Uint8Array.of(65));
+    assert.deepEqual([edge.sent.splice(0), edge.take()], [["020000"], ["close local"]], `${answer}: at once`);
+    for (let n = 1; n < 3; n++) while (edge.sent.length < n) await edge.run(5);
+    if (answer) edge.transport.onDatagram(unhex(answer));
+    await edge.run(2000);
+    assert.deepEqual([edge.sent, edge.take()], [Array<string>(sendings - 1).fill("020000"), ["transport closed"]], answer);
+    assert.ok(left > 0 && left <= took + 100, `${answer}: the promise took ${left} ms`);
+    await client.close(); // again
+    assert.deepEqual(edge.take(), []);
+  }
+});
+
+test("over an ordered transport a client says once that it leaves, and over one that ends no more", async (t) => {
+  const edge = new Edge();
+  edge.ordered = true;
+  const client = edge.play();
+  await edge.run(100);
+  edge.sent.length = 0;
+  await client.close();
+  assert.deepEqual([edge.sent, edge.take()], [["02"], ["open", "transport closed", "close local"]]);
+
+  const other = await connected(t);
+  const left = other.client.close();
+  other.edge.end(1000, "over");
+  other.edge.sent.length = 0;
+  await left;
+  await other.edge.run(500);
+  assert.deepEqual(other.edge.sent, []);
+});
+
+test("the end of a connection tells how many messages the edge has not acknowledged", async () => {
+  for (const how of ["close", "edge", "transport"]) {
+    const edge = new Edge();
+    const client = edge.play({ token: "ada", reconnect: false });
+    await edge.run(100);
+    client.offer("me", [{ type: "uint8", value: 1 }]);
+    client.send("heard");
+    await edge.run(300);
+    edge.deaf = true;
+    client.send("lost");
+    client.send("long ".repeat(9000)); // more parts than may be under way
+    client.send("waits");
+    client.offer("you", [{ type: "uint8", value: 1 }]);
+    await edge.run(100);
+    if (how === "close") void client.close();
+    else if (how === "edge") edge.transport.onDatagram(connectionClose());
+    else edge.end(1006);
+    assert.deepEqual(edge.closings.map((c) => c.unacknowledged), [3], how);
+    await edge.run(1500);
+  }
 });

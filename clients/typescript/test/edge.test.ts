@@ -75,17 +75,22 @@ test("messages go both ways, long ones too", options, async () => {
   game.socket.destroy();
 });
 
-/** A dial whose transport loses datagrams, with the same chance in both directions. */
-const lossy = (loss: number, chance: () => number): Dial => async (url, options) => {
+/** A dial whose transport loses datagrams, with the same chance in both directions, and delays them by so many ms ± 30 %. */
+const lossy = (loss: number, chance: () => number, delay = 0): Dial => async (url, options) => {
   const under = await dialUDP(url, options);
+  const carry = (go: () => void) => {
+    if (chance() < loss) return;
+    if (delay === 0) go();
+    else setTimeout(go, delay * (0.7 + 0.6 * chance()));
+  };
   const transport: Transport = {
     maxDatagramSize: under.maxDatagramSize,
-    send: (p) => void (chance() < loss || under.send(p)),
+    send: (p) => carry(() => under.send(p)),
     onDatagram: () => {},
     onClose: () => {},
     close: () => under.close(),
   };
-  under.onDatagram = (p) => void (chance() < loss || transport.onDatagram(p));
+  under.onDatagram = (p) => carry(() => transport.onDatagram(p));
   return transport;
 };
 
@@ -112,6 +117,48 @@ test("30 % loss each way: every message once and in order, and the newest values
   const before = String(lamp.get(1));
   await dev.dnpctl("publish", "demo", "lamp", "colour=[0,0,1]");
   while (String(lamp.get(1)) === before) await until(client, "change", () => true);
+});
+
+test("over 30 ms ± 30 % with 5 % loss, each write is one event, and what the game server then sets stays", options, async () => {
+  const client = connectWith({ udp: lossy(0.05, random(2), 30) }, dev.url);
+  clients.push(client);
+  const watcher = play(dev.url);
+  await linked(watcher, "ball");
+  const game = await dev.subscribe("dnp.v1.from.demo.>");
+  const events = await dev.subscribe("dnp.v1.event.demo");
+  const publish = (op: object) => {
+    const text = JSON.stringify(op);
+    events.socket.write(`PUB dnp.v1.publish.demo ${text.length}\r\n${text}\r\n`);
+  };
+  publish({ op: "put", key: "lever", access: "read-write", values: [{ name: "to", type: "uint8", value: 0 }] });
+  interface Happening { type: string; client: string; key: string; reason: string; values: { to: number } }
+  const happenings = () => (events.heard().match(/^\{.*\}\r$/gm) ?? []).map((line) => JSON.parse(line) as Happening);
+  const changes = () => happenings().filter(({ type, key }) => type === "changed" && key === "lever");
+  const [lever, other] = [await linked(client, "lever"), await linked(watcher, "lever")];
+  const want = Array.from({ length: 10 }, (_, i) => 100 + i);
+  let corrected = 0;
+  events.socket.on("data", () => {
+    for (const { values } of changes().slice(corrected)) {
+      corrected++;
+      publish({ op: "set", key: "lever", values: { to: values.to - 50 } });
+    }
+  });
+  for (const to of want) {
+    await lever.set(0, to);
+    while (lever.get(0) !== to - 50) await until(client, "change", (state) => state === lever);
+  }
+  for (const text of ["behind the repeats", "and what overtook them"]) {
+    client.send(text);
+    while (!game.heard().includes(text)) await once(game.socket, "data");
+  }
+  assert.deepEqual(changes().map((e) => e.values.to), want, "one event for each write");
+  assert.deepEqual([lever.get(0), other.get(0)], [59, 59]);
+
+  await client.close();
+  const left = () => happenings().find((e) => e.type === "left" && e.client === changes()[0]!.client);
+  while (!left()) await once(events.socket, "data");
+  assert.equal(left()!.reason, "peer", "the edge knows that the client has left");
+  for (const { socket } of [game, events]) socket.destroy();
 });
 
 test("a state of the client is a state of the space, a removed state is gone", options, async () => {

@@ -22,6 +22,7 @@ const State = preload("state.gd")
 const Value = preload("value.gd")
 const Udp = preload("udp.gd")
 const WebSocket = preload("websocket.gd")
+const Leave = preload("leave.gd")
 
 # Milliseconds.
 const DIAL_TIMEOUT = 4000
@@ -40,10 +41,12 @@ const REPLACED = 4001
 
 var states = {} # the linked states by key
 var url = {}
+var unacknowledged = 0 # reliable messages, commands among them, that the edge had not acknowledged when the connection ended
 
 var _options = {}
 var _connection = null
 var _carrier = null
+var _leave = null # what tells the edge of the latest `close`
 var _resume = ""
 var _attempts = 0
 var _dialed = 0
@@ -140,21 +143,39 @@ func withdraw(state):
 	_handle()
 
 
-# Ends the connection for good.
+# Ends the connection for good, and tells the edge. By UDP that may get lost, so `poll` tells it again until the edge knows,
+# a second at most.
 func close():
 	_retry_at = -1
 	_options = {"reconnect": false}
+	var carrier = _carrier
+	if is_open() and carrier != null and not carrier.ordered:
+		if _leave != null:
+			_leave.end()
+		_leave = Leave.new()
+		_leave.begin(carrier, round_trip(), OS.get_ticks_msec())
+		_carrier = null
+		_connection.end("local")
+		_handle()
+		return
 	if _connection != null:
 		_connection.close()
 		_handle()
-	if _carrier != null:
-		_carrier.close()
+	if carrier != null and carrier == _carrier: # no handler has opened another one
 		_carrier = null
+		carrier.close()
+
+
+# Whether `poll` still has to tell the edge of the latest `close`.
+func is_leaving():
+	return _leave != null
 
 
 # Receives, sends, and emits signals. To be called in every frame.
 func poll():
 	var now = OS.get_ticks_msec()
+	if _leave != null and not _leave.poll(now):
+		_leave = null
 	if _carrier == null and _retry_at >= 0 and now >= _retry_at:
 		_dial(now)
 	if _carrier != null:
@@ -209,6 +230,7 @@ func _attach(now):
 		var carrier = _carrier
 		_carrier = null
 		_connection.end("lost")
+		unacknowledged = _connection.window.unacknowledged()
 		var events = _connection.events
 		_connection.events = []
 		_forget_states()
@@ -326,6 +348,7 @@ func _ended(c, reason):
 		return
 	_connection = null
 	_resume = ""
+	unacknowledged = c.window.unacknowledged()
 	if _carrier != null:
 		for p in c.out: # its last word
 			_carrier.send(p)

@@ -171,7 +171,7 @@ func withdraw(state):
 		_remove(state.link)
 
 
-# Ends the connection, and tells the edge once.
+# Ends the connection, and tells the edge once; leave.gd does so more often.
 func close():
 	if phase != "closed":
 		_emit(PoolByteArray([2]))

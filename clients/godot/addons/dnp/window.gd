@@ -25,6 +25,7 @@ const FIRST = 2
 const LAST = 3
 const SENDS = 4
 const LATER = 5 # acknowledged commands that were sent after it
+const MESSAGE = 6 # the message that it is a part of; 0 for other commands
 
 var answered = false # the edge has acknowledged something
 var heard = 0 # when the latest datagram came; the connection notes it
@@ -40,6 +41,7 @@ var _urgent = [] # commands that go before messages: [command, body]
 var _queue = [] # messages
 var _queued = 0 # bytes of them
 var _part = 0 # bytes of the first message that are sent
+var _message = 0 # the messages that were begun
 var _patient_until = 0
 var _held_until = -1 # the edge acknowledges what was sent before only behind a command that got lost
 
@@ -50,6 +52,17 @@ func idle():
 
 func ready():
 	return _room() and not (_queue.empty() and _urgent.empty())
+
+
+# The messages that were not acknowledged.
+func unacknowledged():
+	var begun = {}
+	for f in _flight:
+		if f[MESSAGE] > 0:
+			begun[f[MESSAGE]] = true
+	if _part > 0:
+		begun.erase(_message) # it is in the queue, too
+	return begun.size() + _queue.size()
 
 
 # Queues a message. False if it is empty or too long, or if too much waits.
@@ -86,8 +99,9 @@ static func _ahead(n, base):
 func next(now):
 	if not ready():
 		return null
+	var other = _part == 0 and not _urgent.empty()
 	var p = _build()
-	_flight.append([_next, p, now, now, 1, 0])
+	_flight.append([_next, p, now, now, 1, 0, 0 if other else _message])
 	_next = (_next + 1) % MODULUS
 	return p
 
@@ -99,6 +113,8 @@ func _build():
 		return PoolByteArray([c[0]]) + number + c[1]
 	var bytes = _queue[0]
 	var p
+	if _part == 0:
+		_message += 1
 	if bytes.size() <= WHOLE:
 		p = PoolByteArray([4]) + number + bytes
 		_part = bytes.size()
