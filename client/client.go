@@ -178,10 +178,11 @@ type Client struct {
 	idle     bool          // run waits, or will, so that it has to be woken
 	turned   chan struct{} // closed at the end of the next turn; nil if no call waits for it
 
-	states  map[wire.LinkID]*State
-	own     map[*dnp.Source]*State
-	outbox  outbox.Outbox[valueKey] // values that this client set and the edge has not acknowledged
-	flushAt time.Time               // no first sending of values before
+	states   map[wire.LinkID]*State
+	linkings uint64 // of states so far
+	own      map[*dnp.Source]*State
+	outbox   outbox.Outbox[valueKey] // values that this client set and the edge has not acknowledged
+	flushAt  time.Time               // no first sending of values before
 
 	keys      []valueKey     // scratch of sendWrites
 	valueRefs []dnp.ValueRef // scratch of refs
@@ -454,16 +455,17 @@ func (c *Client) States() []*State {
 	return list
 }
 
-// State returns the linked state of the edge with this key, or nil.
-func (c *Client) State(key string) *State {
+// State returns the linked state of the edge with this key, or nil. While a game server replaces a state, both may be linked for a moment: it returns
+// the one that was linked last.
+func (c *Client) State(key string) (last *State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.states {
-		if s.key == key {
-			return s
+		if s.key == key && (last == nil || s.linking > last.linking) {
+			last = s
 		}
 	}
-	return nil
+	return last
 }
 
 // Await waits until a state with this key is linked. The error is that of ctx, or why the connection

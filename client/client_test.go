@@ -573,6 +573,21 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestReplaced: while a state is replaced the client may have links to both, and State returns the one that came last, whichever LinkIds they have.
+func TestReplaced(t *testing.T) {
+	c := &Client{states: map[wire.LinkID]*State{}}
+	for n, id := range []wire.LinkID{7, 9, 3} {
+		last := &State{client: c, id: id, key: "k"}
+		c.keep(last)
+		c.keep(&State{client: c, id: id + 100, key: "another"})
+		for range 50 { // a map has no order
+			if s := c.State("k"); s != last {
+				t.Fatalf("after %d links State returns the one with LinkId %d, want %d", n+1, s.id, id)
+			}
+		}
+	}
+}
+
 // TestStatesMax: a client declines states beyond its bound, and goes on.
 func TestStatesMax(t *testing.T) {
 	t.Parallel()

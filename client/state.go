@@ -34,10 +34,11 @@ type State struct {
 	own      bool
 
 	// Client.mu guards these.
-	linked bool
-	values *netstate.State
-	source *dnp.Source
-	orders []wire.Order // of the datagrams with the newest values; nil for none
+	linked  bool
+	linking uint64 // counts the states of the edge in the order in which they were linked
+	values  *netstate.State
+	source  *dnp.Source
+	orders  []wire.Order // of the datagrams with the newest values; nil for none
 }
 
 // A valueKey names a value of a state, among those that the edge has not acknowledged.
@@ -341,8 +342,15 @@ func (c *Client) accept(e *dnp.Event) *State {
 		return nil
 	}
 	s.linked = true
-	c.states[e.Link] = s
+	c.keep(s)
 	return s
+}
+
+// keep adds a state of the edge that is linked.
+func (c *Client) keep(s *State) {
+	c.linkings++
+	s.linking = c.linkings
+	c.states[s.id] = s
 }
 
 // find returns the state that an event is about, nil if it has ended.

@@ -48,6 +48,9 @@ func tries(n int) int { return n * *times }
 type cond struct {
 	base, jitter time.Duration
 	loss, double float64
+
+	// late is when one of four doubles arrives, which is long after its twin.
+	late time.Duration
 }
 
 func (c cond) String() string {
@@ -55,7 +58,7 @@ func (c cond) String() string {
 }
 
 // conds are c0 to c3: a machine, an ordinary path without loss, a long one with some, a bad one.
-var conds = []cond{{}, {30e6, 10e6, 0, 0}, {100e6, 15e6, 0.05, 0.05}, {30e6, 10e6, 0.2, 0.1}}
+var conds = []cond{{}, {30e6, 10e6, 0, 0, 0}, {100e6, 15e6, 0.05, 0.05, 0}, {30e6, 10e6, 0.2, 0.1, 0}}
 
 // A path is a proxy between clients and an edge.
 type path struct {
@@ -120,7 +123,7 @@ func (p *path) serve(l *net.UDPConn, edge string, c cond, running *sync.WaitGrou
 func (p *path) carry(b []byte, c cond, end func([]byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n := 1; n > 0; n-- {
+	for n, again := 1, false; n > 0; n, again = n-1, true {
 		if p.cut.Load() || p.rng.Float64() < c.loss {
 			continue
 		}
@@ -128,6 +131,9 @@ func (p *path) carry(b []byte, c cond, end func([]byte)) {
 			n++
 		}
 		d := c.base
+		if again && p.rng.IntN(4) == 0 {
+			d += c.late
+		}
 		if c.jitter > 0 {
 			d += time.Duration(p.rng.Int64N(int64(2*c.jitter))) - c.jitter
 		}
@@ -257,6 +263,11 @@ func (w *world) begin() {
 	w.p, w.space = w.game()
 }
 
+// of is the world in a subtest, which must not end the relay.
+func (w *world) of(t *testing.T) *world {
+	return &world{T: t, ctx: w.ctx, nats: w.nats, edge: w.edge, p: w.p, space: w.space, nc: w.nc, rng: w.rng}
+}
+
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
@@ -318,15 +329,22 @@ type listed struct {
 // list asks the relay for all states until one answers.
 func (w *world) list() []listed {
 	w.Helper()
+	var all []listed
+	after := "{}"
 	for w.ctx.Err() == nil {
-		m, err := w.nc.RequestWithContext(w.ctx, "dnp.v1.get.demo", []byte("{}"))
+		m, err := w.nc.RequestWithContext(w.ctx, "dnp.v1.get.demo", []byte(after))
 		var a struct {
 			Error  any
 			States []listed
 		}
-		if err == nil && json.Unmarshal(m.Data, &a) == nil && a.Error == nil { // else no relay serves the space at the moment
-			return a.States
+		if err != nil || json.Unmarshal(m.Data, &a) != nil || a.Error != nil { // no relay serves the space at the moment
+			continue
 		}
+		if len(a.States) == 0 {
+			return all
+		}
+		all = append(all, a.States...)
+		after = fmt.Sprintf(`{"after":%q}`, all[len(all)-1].Key)
 	}
 	w.Fatal("no relay answers")
 	return nil
