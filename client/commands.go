@@ -44,9 +44,10 @@ type hello struct {
 	granted command.Capabilities
 }
 
-// helloWait is how long values wait for the answer to a hello that has arrived. A server that does not answer is none of
+// helloWait is how long values wait for the answer to a hello that has arrived: longer than an edge repeats the answer before it ends the
+// connection (dnp/PROTOCOL.md, 10 s). A server that does not answer is none of
 // dnprelay.
-const helloWait = 3 * time.Second
+const helloWait = 12 * time.Second
 
 // answered reports whether the edge answered: what begins like an envelope is one.
 func (h *hello) answered() bool { return h.granted != 0 }
