@@ -150,7 +150,13 @@ func (c *club) add(name string) {
 	c.Helper()
 	log := slog.New(slog.DiscardHandler)
 	m := &clubRelay{name: name, bus: &hangingBus{Bus: c.bus(name)}, gossip: c.join(name)}
-	leases, err := natslease.Open(c.Context(), natslease.Config{Conn: c.bus(name + " store").Conn(), Node: name, Shards: clubShards})
+	var leases *natslease.Leases
+	var err error
+	for conn, end := c.bus(name+" store").Conn(), time.Now().Add(patience); ; { // as relays do: NATS may be busy
+		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: conn, Node: name, Shards: clubShards}); err == nil || time.Now().After(end) {
+			break
+		}
+	}
 	if err != nil {
 		c.Fatal(err)
 	}
