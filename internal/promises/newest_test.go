@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,10 @@ func TestNewest(t *testing.T) {
 			cl := w.dial(url, cfg)
 			_, err := cl.Await(w.ctx, "k")
 			w.must(err)
+			var refused *client.CommandError // by which the client knows that the edge has answered its hello
+			if _, err := cl.Command(w.ctx, "none", "none", nil); !errors.As(err, &refused) {
+				w.Fatalf("a command about no state: %v", err)
+			}
 			watchers = append(watchers, cl)
 		}
 		tick := time.NewTicker(3 * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 )
 
 // eventsMax is how many events of a kind a worker holds for the test. More are a fault of the test.
-const eventsMax = 4096
+const eventsMax = 1 << 16
 
 // patience is how long a test waits for what has to happen. In a synctest bubble it takes no time.
 const patience = 30 * time.Second
