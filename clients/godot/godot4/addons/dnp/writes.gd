@@ -149,7 +149,7 @@ func _time(sent, now):
 func _pause():
 	if ordered:
 		return PAUSE_MOST
-	var usual = PAUSE_FIRST if _trip == 0 else max(PAUSE_LEAST, 1.5 * _trip + 4 * _deviation)
+	var usual = PAUSE_FIRST if _trip == 0 else max(PAUSE_LEAST, ceil(1.5 * _trip + 4 * _deviation - 0.001))
 	return min(PAUSE_MOST, max(usual, _backed_off))
 
 
