@@ -136,7 +136,7 @@ func _time(sent, now):
 	_backed_off = sent[PAUSE] if sent[REPEATED] else 0.0
 	if sent[REPEATED]:
 		return
-	var d = max(1.0, now - sent[FIRST])
+	var d = float(max(1.0, now - sent[FIRST]))
 	if _trip == 0:
 		_trip = d
 		_deviation = d / 2
