@@ -44,9 +44,8 @@ type hello struct {
 	granted command.Capabilities
 }
 
-// helloWait is how long values wait for the answer to a hello that has arrived: longer than an edge repeats the answer before it ends the
-// connection (dnp/PROTOCOL.md, 10 s). A server that does not answer is none of
-// dnprelay.
+// helloWait is how long values wait for the answer to a hello that has arrived. An edge repeats its answer for 10 s, and then
+// ends the connection (dnp/PROTOCOL.md). So a server that does not answer in this time is no edge.
 const helloWait = 12 * time.Second
 
 // answered reports whether the edge answered: what begins like an envelope is one.

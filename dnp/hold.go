@@ -134,7 +134,7 @@ func (h *hold) echo(now instant) bool {
 	return true
 }
 
-// Writes are what the peer wrote, and what it is told about that.
+// Writes has the values that the peer wrote. The owner holds, releases, refuses and acknowledges them by it.
 type Writes struct{ c *Conn }
 
 // Writes returns what the peer wrote.
