@@ -26,6 +26,8 @@ const (
 	takeoverPlay = 20 * time.Second
 	takeoverHeal = 12 * time.Second
 
+	takeoverStopMax = 10 * time.Second // an edge is stopped for less than this
+
 	// takeoverProbe is how long an edge may take itself for the owner of a silent client if it
 	// read an old log when it learned of the session's end: until its next probe, which has to
 	// be written.
@@ -224,7 +226,9 @@ func (w *takeoverWorld) trouble() {
 		kinds = append(kinds, e.kill)
 	}
 	if w.pauses {
-		kinds = append(kinds, func() { e.pause(time.Duration(100+rnd.IntN(9900)) * time.Millisecond) })
+		kinds = append(kinds, func() {
+			e.pause(time.Duration(100+rnd.IntN(int(takeoverStopMax/time.Millisecond)-100)) * time.Millisecond)
+		})
 	}
 	if w.drains {
 		kinds = append(kinds, e.drain)

@@ -174,9 +174,16 @@ func (p *takeoverPlayer) writeNext() {
 	p.write(uint16(len(p.wrote) - 1))
 }
 
-// undoneMax is how old a value may be that an edge makes the newest one again: it may never have got what the client
-// wrote since, while no edge served the client.
-const undoneMax = 5 * time.Second
+// undoneMax returns how old a value may be that an edge makes the newest one again. The edge may never have received
+// what the client wrote since, while no edge served the client, for up to 5 s. An edge that is stopped, moreover, keeps
+// datagrams for as long as the stop lasts, and nothing orders those of this client, whose library knows no numbers of
+// writes.
+func (w *takeoverWorld) undoneMax() time.Duration {
+	if w.pauses {
+		return 5*time.Second + takeoverStopMax
+	}
+	return 5 * time.Second
+}
 
 // undone judges a value of the client's own state that comes from an edge.
 func (p *takeoverPlayer) undone(value []byte) {
@@ -185,7 +192,7 @@ func (p *takeoverPlayer) undone(value []byte) {
 	if w.excused || w.healed || i+1 >= len(p.wrote) { // when all has healed, a last write may have been lost
 		return
 	}
-	if old := w.net.Elapsed() - p.wrote[i+1]; old > undoneMax {
+	if old := w.net.Elapsed() - p.wrote[i+1]; old > w.undoneMax() {
 		w.failf("player %d gets back what it wrote to its own state as write %d of %d, %v after it wrote another", p.index, i, len(p.wrote), old)
 	}
 }
