@@ -99,8 +99,7 @@ func (n *newcomers) move() (stop func()) {
 			}
 			begin := time.Now()
 			n.add(fmt.Sprint("r", i+3))
-			n.all[0].end()
-			n.all = n.all[1:]
+			n.leave(n.all[0])
 			n.served("after a relay left", begin)
 			n.moved.Add(1)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ type clubRelay struct {
 	relay  *relay.Relay
 	bus    *hangingBus
 	gossip *gossip.Gossip
-	end    func() // drains it
+	end    func()   // drains it
+	after  []func() // end what it needs until it has drained
 }
 
 // A hangingBus blocks who publishes, as a fault in a worker would.
@@ -113,7 +115,7 @@ func (c *club) bus(name string) *natsbus.Bus {
 }
 
 // join opens the gossip of a relay, with the key of all.
-func (c *club) join(name string) *gossip.Gossip {
+func (c *club) join(name string) (g *gossip.Gossip, end func()) {
 	c.Helper()
 	var join []string
 	for _, m := range c.all {
@@ -126,8 +128,7 @@ func (c *club) join(name string) *gossip.Gossip {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.run("gossip of "+name, g.Run)
-	return g
+	return g, c.run("gossip of "+name, g.Run)
 }
 
 // run runs f until the test ends or end is called.
@@ -149,11 +150,14 @@ func (c *club) run(name string, f func(context.Context) error) (end func()) {
 func (c *club) add(name string) {
 	c.Helper()
 	log := slog.New(slog.DiscardHandler)
-	m := &clubRelay{name: name, bus: &hangingBus{Bus: c.bus(name)}, gossip: c.join(name)}
+	m := &clubRelay{name: name, bus: &hangingBus{Bus: c.bus(name)}}
+	var endGossip func()
+	m.gossip, endGossip = c.join(name)
 	var leases *natslease.Leases
 	var err error
-	for conn, end := c.bus(name+" store").Conn(), time.Now().Add(patience); ; { // as relays do: NATS may be busy
-		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: conn, Node: name, Shards: clubShards}); err == nil || time.Now().After(end) {
+	store := c.bus(name + " store")
+	for end := time.Now().Add(patience); ; { // as relays do: NATS may be busy
+		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: store.Conn(), Node: name, Shards: clubShards}); err == nil || time.Now().After(end) {
 			break
 		}
 	}
@@ -166,13 +170,32 @@ func (c *club) add(name string) {
 	if err := m.relay.Start(); err != nil {
 		c.Fatal(err)
 	}
-	c.run("leases of "+name, func(ctx context.Context) error { leases.Run(ctx); return nil })
+	endLeases := c.run("leases of "+name, func(ctx context.Context) error { leases.Run(ctx); return nil })
 	m.end = c.run(name, m.relay.Run)
-	c.run("roster of "+name, func(ctx context.Context) error {
+	endRoster := c.run("roster of "+name, func(ctx context.Context) error {
 		compose.FollowRoster(ctx, m.gossip, m.relay.SetRoster)
 		return nil
 	})
+	m.after = []func(){endRoster, endLeases, endGossip, store.Close, m.bus.Close}
 	c.all = append(c.all, m)
+}
+
+// leave ends a relay as its program does: when the others have heard that it drains, it hands its shards over, and then
+// its leases, its gossip and its connections end.
+func (c *club) leave(m *clubRelay) {
+	c.Helper()
+	m.gossip.SetPhase(cluster.PhaseDraining)
+	for _, o := range c.all {
+		eventually(c.T, o.name+" hears that "+m.name+" leaves", func() bool {
+			l, _ := o.gossip.Roster().Member(m.name)
+			return l.Phase == cluster.PhaseDraining
+		})
+	}
+	m.end()
+	for _, end := range m.after {
+		end()
+	}
+	c.all = slices.DeleteFunc(c.all, func(o *clubRelay) bool { return o == m })
 }
 
 // head takes a head, which only the worker that serves a shard publishes.
@@ -261,16 +284,9 @@ func TestGhostRelays(t *testing.T) {
 	c.served("with ghosts", time.Now().Add(time.Second))
 	c.shared("every relay has its share although there are ghosts", c.all...)
 	leaver := c.all[0]
-	leaver.gossip.SetPhase(cluster.PhaseDraining)
-	for _, m := range c.all {
-		eventually(t, m.name+" hears that a relay leaves", func() bool {
-			l, _ := m.gossip.Roster().Member(leaver.name)
-			return l.Phase == cluster.PhaseDraining
-		})
-	}
-	leaver.end()
+	c.leave(leaver)
 	c.served("after a relay has left", time.Now().Add(time.Second))
-	c.shared("the other relays share all shards", c.all[1:]...)
+	c.shared("the other relays share all shards", c.all...)
 }
 
 // TestHungRelay stops the workers of a relay whose leases and gossip go on. Other relays must
