@@ -164,7 +164,7 @@ func (c *club) add(name string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if m.relay, err = relay.New(relay.Config{Node: name, Bus: m.bus, Shards: clubShards, Workers: 2, Leases: leases, Log: log}); err != nil {
+	if m.relay, err = relay.New(relay.Config{Node: name, Bus: m.bus, Shards: clubShards, Workers: 2, Leases: leases, DrainTimeout: patience, Log: log}); err != nil {
 		c.Fatal(err)
 	}
 	if err := m.relay.Start(); err != nil {
