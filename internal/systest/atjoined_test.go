@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-var atJoined = flag.Int("at-joined", 0, "clients of each part of TestAtJoined; 0 for the test's own number")
+var (
+	atJoined        = flag.Int("at-joined", 0, "clients of each part of TestAtJoined; 0 for the test's own number")
+	atJoinedServers = flag.Int("at-joined-servers", 1, "NATS servers of TestAtJoined: 1 or 3")
+)
 
 // TestAtJoined has a game server act as soon as it hears that a client joined: every second client is kicked, and the others
 // get a group, an eye, an audience and a message. Nothing may be refused or lost, also while the shard changes its holder.
@@ -40,7 +44,13 @@ func TestAtJoined(t *testing.T) {
 		{"package publisher, the holder changes", 2, true, 24, (*newcomers).packaged},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := &newcomers{club: newClub(t, c.relays)}
+			n := &newcomers{}
+			if *atJoinedServers == 3 {
+				_, urls := startNATSServers(t)
+				n.club = newClubAt(t, strings.Join(urls, ","), 64, c.relays) // the shards of their configuration
+			} else {
+				n.club = newClub(t, c.relays)
+			}
 			n.edge = n.startEdge()
 			c.act(n)
 			moves := int64(0)
@@ -68,7 +78,7 @@ type newcomers struct {
 func (n *newcomers) startEdge() *edge.Edge {
 	n.Helper()
 	e, err := edge.New(edge.Config{
-		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 2, Shards: clubShards, OpenSpace: "s", Bus: n.bus("edge"),
+		Node: "e", Listeners: []edge.Listener{local(wire.Denetwork)}, Workers: 2, Shards: len(n.heads), OpenSpace: "s", Bus: n.bus("edge"),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -189,7 +199,7 @@ const prepare = `{"ops":[
 
 // plain is what a game server without a library does when it hears that a client joined.
 func (n *newcomers) plain() {
-	nc, err := nats.Connect(n.nats.URL())
+	nc, err := nats.Connect(n.url)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -252,7 +262,7 @@ func (n *newcomers) ask(nc *nats.Conn, subject, body string) {
 
 // packaged is what a game server of package publisher does.
 func (n *newcomers) packaged() {
-	p, err := publisher.Connect(n.Context(), publisher.Config{URL: n.nats.URL(), Log: slog.New(slog.DiscardHandler)})
+	p, err := publisher.Connect(n.Context(), publisher.Config{URL: n.url, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -31,12 +31,12 @@ const clubPatience = 2*time.Minute + patience
 // A club is relays with real loops, on a real NATS server and with real gossip.
 type club struct {
 	*testing.T
-	nats *natsembed.Server
+	url  string // of NATS
 	keys string
 	all  []*clubRelay
 
 	mu    sync.Mutex
-	heads [clubShards]heard // by shard; the bus writes and the test reads
+	heads []heard // by shard; the bus writes and the test reads
 }
 
 // A heard is what the heads of a shard said.
@@ -86,10 +86,17 @@ func (b *hangingBus) hang() (resume func()) {
 	})
 }
 
-// newClub starts n relays and waits until they serve all shards.
+// newClub starts a NATS server and n relays, and waits until they serve all shards.
 func newClub(t *testing.T, n int) *club {
 	t.Helper()
-	c := &club{T: t, nats: startNATS(t, natsembed.Config{Mappings: subject.Names{}.Mappings(clubShards)}), keys: keyFile(t, 7)}
+	s := startNATS(t, natsembed.Config{Mappings: subject.Names{}.Mappings(clubShards)})
+	return newClubAt(t, s.URL(), clubShards, n)
+}
+
+// newClubAt is newClub with servers that run.
+func newClubAt(t *testing.T, url string, shards, n int) *club {
+	t.Helper()
+	c := &club{T: t, url: url, heads: make([]heard, shards), keys: keyFile(t, 7)}
 	listener := c.bus("listener")
 	if _, err := listener.Subscribe(subject.Names{}.HeadAll(), c.head); err != nil {
 		t.Fatal(err)
@@ -103,9 +110,9 @@ func newClub(t *testing.T, n int) *club {
 
 func (c *club) bus(name string) *natsbus.Bus {
 	c.Helper()
-	b, err := natsbus.Connect(natsbus.Config{URL: c.nats.URL(), Name: name})
+	b, err := natsbus.Connect(natsbus.Config{URL: c.url, Name: name})
 	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); {
-		b, err = natsbus.Connect(natsbus.Config{URL: c.nats.URL(), Name: name}) // the machine has much to do
+		b, err = natsbus.Connect(natsbus.Config{URL: c.url, Name: name}) // the machine has much to do
 	}
 	if err != nil {
 		c.Fatal(err)
@@ -122,7 +129,7 @@ func (c *club) join(name string) (g *gossip.Gossip, end func()) {
 		join = append(join, m.gossip.Addr().String())
 	}
 	g, err := gossip.Open(gossip.Config{
-		Self: cluster.Member{Name: name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: clubShards, Incarnation: uint64(time.Now().UnixMilli())},
+		Self: cluster.Member{Name: name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: uint16(len(c.heads)), Incarnation: uint64(time.Now().UnixMilli())},
 		Bind: "127.0.0.1:0", Join: join, KeyFile: c.keys, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -157,14 +164,14 @@ func (c *club) add(name string) {
 	var err error
 	store := c.bus(name + " store")
 	for end := time.Now().Add(patience); ; { // as relays do: NATS may be busy
-		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: store.Conn(), Node: name, Shards: clubShards}); err == nil || time.Now().After(end) {
+		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: store.Conn(), Node: name, Shards: len(c.heads)}); err == nil || time.Now().After(end) {
 			break
 		}
 	}
 	if err != nil {
 		c.Fatal(err)
 	}
-	if m.relay, err = relay.New(relay.Config{Node: name, Bus: m.bus, Shards: clubShards, Workers: 2, Leases: leases, DrainTimeout: patience, Log: log}); err != nil {
+	if m.relay, err = relay.New(relay.Config{Node: name, Bus: m.bus, Shards: len(c.heads), Workers: 2, Leases: leases, DrainTimeout: patience, Log: log}); err != nil {
 		c.Fatal(err)
 	}
 	if err := m.relay.Start(); err != nil {
@@ -202,7 +209,7 @@ func (c *club) leave(m *clubRelay) {
 func (c *club) head(m bus.Msg) {
 	shard, ok := subject.Names{}.ParseShard(m.Subject)
 	epoch, parsed := replication.HeadEpoch(m.Data)
-	if !ok || !parsed || shard >= clubShards {
+	if !ok || !parsed || int(shard) >= len(c.heads) {
 		return
 	}
 	c.mu.Lock()
@@ -263,7 +270,7 @@ func (c *club) share(all []*clubRelay) bool {
 		}
 		sum += n
 	}
-	return sum == clubShards
+	return sum == uint64(len(c.heads))
 }
 
 // TestGhostRelays lets members with the key of gossip pretend to be relays, as whoever takes over an
