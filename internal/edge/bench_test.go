@@ -195,11 +195,13 @@ func newField(t testing.TB) *crowd {
 	for i := range fieldStates {
 		c.publish(fmt.Sprintf(`{"op":"put","key":"k%d","interest":"near","values":[{"name":"pos","type":"vector3f16","precision":0.1,"value":%s},{"name":"rot","type":"quaternionf16","value":[0,0,0,1]}]}`, i, fieldPlace(i, 0)))
 	}
+	c.follow()
+	c.settle(10) // the holder answers that it knows the clients
 	for i, p := range c.worker.spaces.Presences("s") {
 		c.store.Join(p.Client, p.Session)
-		c.publish(fmt.Sprintf(`{"op":"eye","client":%q,"at":"k%d"}`, p.Client, i))
+		batch := c.publish(fmt.Sprintf(`{"op":"eye","client":%q,"at":"k%d"}`, p.Client, i))
+		c.worker.post(len(batch), func(w *Worker, now time.Time) { w.live(now, "s", batch) })
 	}
-	c.follow()
 	c.settle(1000)
 	links := 0
 	for _, p := range c.clients {
