@@ -223,23 +223,23 @@ bench-system: testbed ## Measure processes of a whole deployment, 7 minutes (BEN
 	bin/testbed bench -json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: bench-quick
-bench-quick: build ## A few cases of bench-system, in less than a minute
+bench-quick: testbed ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
-	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+	bin/testbed bench -quick -json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: bench-carriers
-bench-carriers: build ## Clients by UDP, WebSocket and WebTransport side by side, and 10,000 idle ones, 3 minutes (CARRIERCASE=100,20,200,1)
+bench-carriers: testbed ## Clients by UDP, WebSocket and WebTransport side by side, and 10,000 idle ones, 3 minutes (CARRIERCASE=100,20,200,1)
 	@mkdir -p "$(dir $(BENCHJSON))"
-	bin/dnpctl bench --case "$(CARRIERCASE)" --carrier udp,websocket,webtransport --rounds 5 --window 2s --json "$(BENCHJSON)" $(ARGS)
-	bin/dnpctl bench --idle 10000 --carrier udp,websocket
+	bin/testbed bench -case "$(CARRIERCASE)" -carrier udp,websocket,webtransport -rounds 5 -window 2s -json "$(BENCHJSON)" $(ARGS)
+	bin/testbed bench -idle 10000 -carrier udp,websocket
 
 .PHONY: bench-interest
-bench-interest: build ## 10,000 objects that wander about and 500 clients that see their neighbourhood, with a picture in tmp/interest.svg, 2 minutes (ARGS="--at-once" and so on)
+bench-interest: testbed ## 10,000 objects that wander about and 500 clients that see their neighbourhood, with a picture in tmp/interest.svg, 2 minutes (ARGS="-at-once" and so on)
 	@mkdir -p tmp
-	bin/dnpctl bench-interest --svg tmp/interest.svg --json tmp/interest.json $(ARGS)
+	bin/testbed bench-interest -svg tmp/interest.svg -json tmp/interest.json $(ARGS)
 
 .PHONY: bench-trace
-bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
+bench-trace: ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
 	@GO="$(GO)" scripts/bench-trace
 
 .PHONY: flood

@@ -25,7 +25,6 @@ var completions = []struct{ why, line, want string }{
 	{"all flags of a subcommand", "dnpctl context list --", "--help --json --version"},
 	{"a flag behind an argument", "dnpctl clients demo --js", "--json"},
 	{"a flag of the program", "dnpctl --ver", "--version"},
-	{"no hidden command", "dnpctl bench", "bench bench-interest"},
 	{"no flag of another command", "dnpctl who --once", ""},
 	{"no command behind a command", "dnpctl spaces wh", ""},
 	{"no such command", "dnpctl xyz", ""},

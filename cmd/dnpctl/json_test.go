@@ -64,12 +64,9 @@ var withoutJSON = map[string]string{
 var jsonElsewhere = map[string]string{
 	"placement": "TestPlacementAsks",
 	"conform":   "TestConformJSON",
-	"bench":     "TestWriteJSON of internal/bench, because the command takes long",
 	"command":   "TestCommandJSON",
-
-	"bench-interest": "TestBenchInterest of internal/systest",
-	"seal":           "TestSealJSON",
-	"tap":            "TestTapJSON",
+	"seal":      "TestSealJSON",
+	"tap":       "TestTapJSON",
 }
 
 // TestEveryCommandHasJSON goes through all commands: each has --json, and a script or test that reads what it prints then. So a command that

@@ -97,7 +97,6 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "credentials of a game server", args: "dnpctl who demo --nats-creds=@text --nats-ca=@none", says: []string{"--nats-creds: @text has no", "--nats-ca: open @none"}},
 	{why: "tokens", args: "dnpctl token issue a.b c/d --key=@token.pub --life=25h", says: []string{"--life: want more than 0", "SPACE: want", "CLIENT: want", "--key: @token.pub contains no PRIVATE KEY"}},
 	{why: "a node to drain", args: "dnpctl drain e/1 --http-token=@text --wait --timeout=0", says: []string{"NODE: want the name of an edge, or ADDRESS:PORT", "--http-token: @text: want one word", "--timeout: want more than 0"}},
-	{why: "what to measure", args: "dnpctl bench --rounds=0 --workers=65 --window=1ms", says: []string{"--rounds: want 1 to 99", "--window: want", "--workers: want 1 to 64"}},
 }
 
 // wrongFiles makes files for wrong configurations, and returns their folder.

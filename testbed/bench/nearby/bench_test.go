@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
-// largeLoad is the default load of dnpctl.
+// largeLoad is the default load of the command.
 func largeLoad() *Load {
 	return &Load{States: 10_000, Clients: 500, Hz: 20, Side: 4000, Bands: []Band{{Within: 100}, {Within: 300, Rate: 5}, {Within: 600, Rate: 1}}, Seed: 1}
 }

@@ -1,7 +1,7 @@
 // Package nearby measures interest by distance: thousands of objects wander about a square, clients wander among
 // them, and each client is to see its neighbourhood, well and cheaply.
 //
-//	figures, err := (&nearby.Runner{Flags: flags, Load: load, Self: program}).Run(ctx)
+//	figures, err := (&nearby.Runner{Flags: flags, Load: load}).Run(ctx)
 //	nearby.Write(os.Stdout, figures)
 //
 // It starts the processes of package bench. The publisher knows where everything is, so for each client and object it works out by

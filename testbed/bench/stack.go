@@ -24,10 +24,14 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/edge/certificate"
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // startTimeout bounds the start of each process of a stack.
 const startTimeout = 20 * time.Second
+
+// shards is the number that relays and edges take without a flag.
+const shards = 64
 
 // Kinds of processes whose costs are separate. A stack ends them in this order.
 const (
@@ -55,18 +59,12 @@ type Stack struct {
 
 // StartStack starts NATS, a relay and edges, and returns when all are ready. The stack is
 // not nil even with an error.
-func (r *Runner) StartStack(ctx context.Context, c *Case) (*Stack, error) {
-	s := &Stack{}
-	listen, err := freeTCP()
-	if err != nil {
+func (r *Runner) StartStack(ctx context.Context, c *Case) (s *Stack, err error) {
+	s = &Stack{}
+	if s.dir, err = os.MkdirTemp("", "dnp-bench-"); err != nil {
 		return s, err
 	}
-	s.URL = "nats://" + listen
-	if s.monitor, err = freeTCP(); err != nil {
-		return s, err
-	}
-	err = s.start(ctx, natsKind, "NATS", exec.Command(r.Self, "bench-nats", listen, s.monitor), func() bool { return answersTCP(listen) && answersTCP(s.monitor) })
-	if err == nil {
+	if err = r.startNATS(ctx, s); err == nil {
 		s.Relay, err = r.startNode(ctx, s, relayKind, "relay", "relay", "--pprof", "--tick", r.Tick.String(), "--log-level", "warn")
 	}
 	if err == nil && c.Carrier == WebTransport {
@@ -79,6 +77,28 @@ func (r *Runner) StartStack(ctx context.Context, c *Case) (*Stack, error) {
 		err = s.pin()
 	}
 	return s, err
+}
+
+// startNATS starts a NATS server with the mappings of a deployment.
+func (r *Runner) startNATS(ctx context.Context, s *Stack) error {
+	listen, err := freeTCP()
+	if err != nil {
+		return err
+	}
+	if s.monitor, err = freeTCP(); err != nil {
+		return err
+	}
+	s.URL = "nats://" + listen
+	conf := fmt.Appendf(nil, "listen: %s\nhttp: %s\nmax_payload: 2MB\njetstream { store_dir: %q }\nmappings = {\n", listen, s.monitor, s.dir)
+	for _, m := range (subject.Names{}).Mappings(shards) {
+		conf = fmt.Appendf(conf, "  %q: %q\n", m.From, m.To)
+	}
+	file := filepath.Join(s.dir, "nats-server.conf")
+	if err := os.WriteFile(file, append(conf, "}\n"...), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(r.Bin, "nats-server"), "-c", file)
+	return s.start(ctx, natsKind, "NATS", cmd, func() bool { return answersTCP(listen) && answersTCP(s.monitor) })
 }
 
 // start starts a process and waits until it is ready.
@@ -152,9 +172,6 @@ func (s *Stack) certify() error {
 	}
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
-		return err
-	}
-	if s.dir, err = os.MkdirTemp("", "dnp-bench-"); err != nil {
 		return err
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
 // Figures are what a run measured. Those of several rounds are medians; ± is the distance from the least to the most, relative

@@ -16,41 +16,13 @@ import (
 
 // A Runner runs cases, one at a time.
 type Runner struct {
-	Flags         // without JSON; Bin is not empty
-	Self   string // the program dnpctl, which has the commands bench-nats and bench-send
+	Flags
+	Self   string // this program, which has the command bench-send
 	Limits bool   // edges keep their default limits on addresses and sessions
 
 	// Watch is called with each window and its duration while the window is measured. nil
 	// means nothing.
 	Watch func(s *Scene, d time.Duration) error
-
-	// Report prints how a case ended. nil means Progress.
-	Report func(format string, args ...any)
-
-	// At is called before each round of Cases and Beside, with the number of rounds before it, that of all rounds, and the case. nil means nothing.
-	At func(done, total int, c *Case)
-}
-
-func (r *Runner) report(format string, args ...any) {
-	if r.Report == nil {
-		Progress(format, args...)
-		return
-	}
-	r.Report(format, args...)
-}
-
-// at tells of a round of a case: of all cases, or of those before it and the rounds of its own.
-func (r *Runner) at(cases []Case, before []Case, round int, c *Case) {
-	if r.At == nil {
-		return
-	}
-	rounds := func(list []Case) (sum int) {
-		for i := range list {
-			sum += cmp.Or(list[i].Rounds, r.Rounds)
-		}
-		return sum
-	}
-	r.At(rounds(before)+round, rounds(cases), c)
 }
 
 // Progress prints one line for each step of a run.
@@ -87,26 +59,20 @@ func (r *Runner) Cases(ctx context.Context, cases []Case) (results []Result, err
 		if ctx.Err() != nil {
 			return results, errors.Join(err, ctx.Err())
 		}
-		one, failed := r.beside(ctx, cases[i:i+1], func(round int, c *Case) { r.at(cases, cases[:i], round, c) })
+		one, failed := r.Beside(ctx, cases[i:i+1])
 		if failed != nil {
 			err = errors.Join(err, failed)
-			r.report("%v", failed)
+			Progress("%v", failed)
 			continue
 		}
 		results = append(results, one...)
-		r.report("%s: %.2f M updates per edge CPU second", one[0].Case, one[0].PerEdgeCPU/1e6)
+		Progress("%s: %.2f M updates per edge CPU second", one[0].Case, one[0].PerEdgeCPU/1e6)
 	}
 	return results, err
 }
 
 // Beside runs cases side by side: their windows take turns, and results have their ratio to the first case.
 func (r *Runner) Beside(ctx context.Context, cases []Case) (results []Result, err error) {
-	return r.beside(ctx, cases, func(round int, c *Case) { r.at(cases, nil, round, c) })
-}
-
-// beside is Beside, and calls begin with each round when it begins.
-func (r *Runner) beside(ctx context.Context, cases []Case, begin func(round int, c *Case)) (results []Result, err error) {
-	begin(0, &cases[0])
 	scenes := make([]*Scene, len(cases))
 	for i := range cases {
 		s, err := r.Open(ctx, &cases[i])
@@ -118,12 +84,11 @@ func (r *Runner) beside(ctx context.Context, cases []Case, begin func(round int,
 		scenes[i] = s
 	}
 	rounds := make([][]Round, len(cases))
-	for n := range cmp.Or(cases[0].Rounds, r.Rounds) {
+	for range cmp.Or(cases[0].Rounds, r.Rounds) {
 		for i, s := range scenes {
 			if err := ctx.Err(); err != nil {
 				return nil, fmt.Errorf("%s: %w", s.Case, err)
 			}
-			begin(n*len(scenes)+i, s.Case)
 			s.Swarm.rest(false)
 			one, err := s.round(ctx)
 			if err != nil {

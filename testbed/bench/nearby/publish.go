@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
 // opsPerMessage bounds the ops of a publish, so that a message stays far below the largest payload of NATS.

@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/subject"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 )
@@ -27,7 +27,6 @@ import (
 type Runner struct {
 	bench.Flags
 	Load    Load
-	Self    string // the program dnpctl, which has the command bench-nats
 	Profile string // folder for CPU profiles of the edge, the relay and this process; empty for none
 }
 
@@ -115,7 +114,7 @@ func (s *scene) open(ctx context.Context) (err error) {
 }
 
 func (s *scene) start(ctx context.Context, c *bench.Case) (*bench.Stack, error) {
-	r := bench.Runner{Flags: s.Flags, Self: s.Self}
+	r := bench.Runner{Flags: s.Flags}
 	return r.StartStack(ctx, c)
 }
 

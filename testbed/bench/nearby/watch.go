@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
 // settled is for how long a pair has to be in its band before its latency, its age or its silence counts: a crossing shows

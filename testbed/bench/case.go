@@ -28,7 +28,7 @@ func ParseCarriers(names []string) (list []Carrier, err error) {
 	for _, name := range names {
 		i := slices.Index(carrierNames, name)
 		if i < 0 || slices.Contains(list, Carrier(i)) {
-			return nil, fmt.Errorf("--carrier: want %s, each once, got %q", strings.Join(carrierNames, ", "), name)
+			return nil, fmt.Errorf("-carrier: want %s, each once, got %q", strings.Join(carrierNames, ", "), name)
 		}
 		list = append(list, Carrier(i))
 	}
@@ -57,16 +57,28 @@ type Case struct {
 	Load    float64       // in units of capacity; 0 except in the overload series
 }
 
-// Flags are the flags of a command that runs cases.
+// Flags are the flags of every benchmark.
 type Flags struct {
-	Rounds  int           `env:"-" default:"5" want:"1..99" help:"Windows per case, each with its baselines; the table has medians."`
-	Window  time.Duration `env:"-" default:"1.2s" want:"100ms..1m" help:"How long one window takes."`
-	Workers int           `env:"-" default:"1" want:"1..64" help:"Workers of each edge."`
-	Tick    time.Duration `env:"-" default:"10ms" help:"Tick of the relay."`
-	Flush   time.Duration `env:"-" default:"5ms" help:"Flush interval of the edges."`
-	Pin     bool          `env:"-" help:"Edges on core 0, everything else on core 1."`
-	Bin     string        `env:"-" placeholder:"DIR" help:"Folder of the programs relay and edge; empty = that of dnpctl."`
-	JSON    string        `name:"json" env:"-" placeholder:"FILE" help:"Write all figures to this file, too; - = to standard output, without the table."`
+	Rounds  int           // windows per case, each with its baselines
+	Window  time.Duration // how long one takes
+	Workers int           // of each edge
+	Tick    time.Duration // of the relay
+	Flush   time.Duration // interval of the edges
+	Pin     bool          // edges on core 0, everything else on core 1
+	Bin     string        // folder of the programs nats-server, relay and edge
+}
+
+// Validate returns an error for numbers that are beyond the bounds.
+func (f *Flags) Validate() error {
+	switch {
+	case f.Rounds < 1 || f.Rounds > 99:
+		return fmt.Errorf("-rounds: want 1 to 99, got %d", f.Rounds)
+	case f.Window < 100*time.Millisecond || f.Window > time.Minute:
+		return fmt.Errorf("-window: want 100ms to 1m, got %v", f.Window)
+	case f.Workers < 1 || f.Workers > 64:
+		return fmt.Errorf("-workers: want 1 to 64, got %d", f.Workers)
+	}
+	return nil
 }
 
 // String names the case by its numbers.
@@ -172,11 +184,11 @@ func ParseCase(text, model string) (c Case, err error) {
 		wrong = err != nil || *fields[i] < 1
 	}
 	if wrong {
-		return c, fmt.Errorf("--case: want STATES,HZ,CLIENTS,EDGES[,LINKS], got %q", text)
+		return c, fmt.Errorf("-case: want STATES,HZ,CLIENTS,EDGES[,LINKS], got %q", text)
 	}
 	m := slices.Index(modelNames, model)
 	if m < 0 {
-		return c, fmt.Errorf("--model: want all, tenth or sine, got %q", model)
+		return c, fmt.Errorf("-model: want all, tenth or sine, got %q", model)
 	}
 	c.Model = Model(m)
 	return c, nil

@@ -147,7 +147,7 @@ func (l *Load) ageMax(band int) time.Duration {
 	return d
 }
 
-// What is asked for of the default load of dnpctl.
+// What is asked for of the default load of the command.
 const (
 	kibMax      = 96
 	coresMax    = 2
