@@ -64,6 +64,7 @@ var withoutJSON = map[string]string{
 var jsonElsewhere = map[string]string{
 	"placement": "TestPlacementAsks",
 	"conform":   "TestConformJSON",
+	"bench":     "TestBench",
 	"command":   "TestCommandJSON",
 	"seal":      "TestSealJSON",
 	"tap":       "TestTapJSON",

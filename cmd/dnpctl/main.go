@@ -13,6 +13,7 @@
 //	dnpctl who demo                                list the clients of a space
 //	dnpctl who demo --near tower                   list those near a state, with distance and band
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
+//	dnpctl bench demo 127.0.0.1:3413               measure a deployment: latency, losses, bytes
 //	dnpctl conform                                 prove a client of your own, rule by rule
 //	dnpctl events demo                             print events live
 //	dnpctl tap demo --verify                       show how a space is replicated, and check it
@@ -58,6 +59,7 @@ type commands struct {
 	Tap        tapCommand         `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin." example:"dnpctl tap demo --verify"`
 	Console    consoleCommand     `cmd:"" help:"Serve a page that shows the world, states, clients, nodes and events of a deployment, and why a client has what it has. Needs the NATS user observer or admin." example:"dnpctl console demo --edit"`
 	Check      checkCommand       `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it." example:"dnpctl check demo 127.0.0.1:3413"`
+	Bench      benchCommand       `cmd:"" help:"Measure a deployment that runs: make states, connect clients, change the states, and print how many changes clients received, how late, and in how many bytes." example:"dnpctl bench demo 127.0.0.1:3413; dnpctl bench load wss://edge.example:3480 --clients 200 --states 100 --for 1m --tokens load.tokens --json"`
 	Conform    conformCommand     `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
 	Spaces     spacesCommand      `cmd:"" help:"List the spaces of a deployment, and which relay holds each. Needs the NATS user observer or admin, as nodes, clients, why and top do."`
 	Nodes      nodesCommand       `cmd:"" help:"List the relays and edges of a deployment."`

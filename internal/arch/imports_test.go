@@ -110,6 +110,7 @@ var rules = map[string][]string{
 	"internal/turn":         {}, // for shells
 	"internal/turn/heap":    {}, // pure
 
+	"internal/latency":            {}, // pure
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},

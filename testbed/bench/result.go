@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/latency"
 )
 
 // A Result is the figures of a case. Figures of several rounds are medians; latencies
@@ -166,8 +167,8 @@ func (res *Result) times(all []Round) {
 	}
 }
 
-func quantiles(h *Histogram) Quantiles {
-	return Quantiles{P50: ms(h.Quantile(0.5)), P99: ms(h.Quantile(0.99)), Max: ms(h.max)}
+func quantiles(h *latency.Histogram) Quantiles {
+	return Quantiles{P50: ms(h.Quantile(0.5)), P99: ms(h.Quantile(0.99)), Max: ms(h.Quantile(1))}
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -271,52 +272,4 @@ func (res *Result) warnings() (list []string) {
 		list = append(list, fmt.Sprintf("%s: edges closed %d clients", res.Case, res.Lost))
 	}
 	return list
-}
-
-// A Histogram counts durations in buckets that are at most 1/16 wide, relative to
-// their durations.
-type Histogram struct {
-	n      uint64
-	max    time.Duration
-	counts [(127 + 64) << 4]uint64 // 127 is the exponent of 1 in a float32
-}
-
-// mantissaRest is the number of bits of a float32's mantissa that do not tell its bucket.
-const mantissaRest = 23 - 4
-
-// Add counts a duration; one below 0 counts as 0.
-func (h *Histogram) Add(d time.Duration) {
-	d = max(d, 0)
-	h.n++
-	h.max = max(h.max, d)
-	h.counts[bucket(uint64(d))]++
-}
-
-// Count returns how many durations were counted.
-func (h *Histogram) Count() uint64 { return h.n }
-
-// Quantile returns the duration that the share q of all does not exceed, rounded up to the
-// end of its bucket.
-func (h *Histogram) Quantile(q float64) time.Duration {
-	if h.n == 0 {
-		return 0
-	}
-	want := uint64(q*float64(h.n-1)) + 1
-	for i, c := range h.counts {
-		if want <= c {
-			return min(time.Duration(bucketEnd(i)), h.max)
-		}
-		want -= c
-	}
-	return h.max
-}
-
-// bucket returns the bucket of v: the exponent of v as a float32 and the first four bits of
-// the mantissa.
-func bucket(v uint64) int { return int(math.Float32bits(float32(v)) >> mantissaRest) }
-
-// bucketEnd returns the largest integer in bucket i.
-func bucketEnd(i int) uint64 {
-	next := math.Float32frombits(uint32(i+1) << mantissaRest)
-	return uint64(math.Ceil(float64(next))) - 1
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/latency"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,8 +110,8 @@ type Window struct {
 	datagrams uint64 // with updates
 	bytes     uint64 // of those, without headers
 	lost      uint64 // clients that the edge closed
-	Latency   Histogram
-	staleness Histogram
+	Latency   latency.Histogram
+	staleness latency.Histogram
 	record    []Sent // of the first datagrams with updates
 	sample    []byte // the largest datagram
 	carried   uint64 // bytes of the carrier with all headers; 0 for UDP

@@ -51,11 +51,11 @@ func testSwarm(t *testing.T, pace func(*Swarm) error) {
 	}
 	w.sample()
 	w.count(nil)
-	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.Latency.n != win.Updates {
-		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.Latency.n)
+	if win.datagrams < clients*ticks || len(win.record) != int(win.datagrams) || win.bytes == 0 || win.Latency.Count() != win.Updates {
+		t.Errorf("%d datagrams of %d bytes, %d recorded, %d latencies", win.datagrams, win.bytes, len(win.record), win.Latency.Count())
 	}
-	if win.staleness.n != 2*clients || w.carrier.overflows() != 0 {
-		t.Errorf("%d links sampled, want %d; %d datagrams lost", win.staleness.n, 2*clients, w.carrier.overflows())
+	if win.staleness.Count() != 2*clients || w.carrier.overflows() != 0 {
+		t.Errorf("%d links sampled, want %d; %d datagrams lost", win.staleness.Count(), 2*clients, w.carrier.overflows())
 	}
 	if len(s.addresses) != clients {
 		t.Errorf("clients came from %d addresses, want %d", len(s.addresses), clients)

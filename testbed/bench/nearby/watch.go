@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/latency"
 	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
@@ -95,11 +96,11 @@ type window struct {
 	again     uint64 // of these, the share of repeats in LinkUpdates
 	offers    uint64 // of these, in offers of links
 	rest      uint64 // of these, in what is neither a LinkUpdate nor an offer
-	latency   bench.Histogram
-	crossings []bench.Histogram // by the band that was entered
-	ages      []bench.Histogram // by band
-	samples   uint64            // of pairs in a band
-	missing   uint64            // of these, without a link
+	latency   latency.Histogram
+	crossings []latency.Histogram // by the band that was entered
+	ages      []latency.Histogram // by band
+	samples   uint64              // of pairs in a band
+	missing   uint64              // of these, without a link
 }
 
 func newWatch(l *Load, w *world) *watch {
@@ -113,7 +114,7 @@ func newWatch(l *Load, w *world) *watch {
 
 func (v *watch) reset() {
 	n := len(v.load.Bands)
-	v.figures = window{crossings: make([]bench.Histogram, n), ages: make([]bench.Histogram, n)}
+	v.figures = window{crossings: make([]latency.Histogram, n), ages: make([]latency.Histogram, n)}
 	for i := range v.clients {
 		v.clients[i].bytes = 0
 	}
