@@ -16,7 +16,7 @@ import (
 // completions are lines, and what a shell offers at the end of each.
 var completions = []struct{ why, line, want string }{
 	{"commands by their first letters", "dnpctl wh", "who why"},
-	{"the only command", "dnpctl plac", "placement"},
+	{"the only command", "dnpctl conso", "console"},
 	{"a command of an operator", "dnpctl ki", "kick"},
 	{"subcommands", "dnpctl context ", "add list remove use"},
 	{"a subcommand by its first letter", "dnpctl context a", "add"},

@@ -27,7 +27,6 @@
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl kick demo alice                         end the sessions of a client
 //	dnpctl drain edge-1                            make an edge hand its sessions over and end
-//	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
 //	dnpctl seal                                    hide the subjects of the store after an upgrade
 //
 // A file has the commands of one topic: publish.go and query.go those of a game server, watch.go, set.go and
@@ -71,7 +70,6 @@ type commands struct {
 	Seal       sealCommand        `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
 	Context    contexts.Command   `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
 	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
-	Placement  placementCommand   `cmd:"" help:"Say which Kubernetes nodes have the pods of a release, and what the loss of one node takes. For helm test: it needs a pod with the right to list pods."`
 }
 
 const help = "Publishes, watches and writes network states: a game server and a game client for the command line."
