@@ -276,7 +276,7 @@ k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes c
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
 	cd testbed && CGO_ENABLED=0 $(GO) build -o ../bin/ ./cmd/testbed
-	deploy/k8s-test/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
+	testbed/k8stest/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
 
 $(HELM):
 	@mkdir -p "$(dir $@)"

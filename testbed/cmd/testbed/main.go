@@ -6,7 +6,7 @@
 //	testbed torture [flags]         break edges under running sessions
 //	testbed torture check FILE      check and print a history
 //	testbed upgrade-test [flags]    stop the last release under load, start the tree on what it stored
-//	testbed k8s-test [flags]        play on a Kubernetes cluster of deploy/k8s; deploy/k8s-test/run starts it
+//	testbed k8s-test [flags]        play on a Kubernetes cluster of testbed/k8s; testbed/k8stest/run starts it
 //	testbed bench [flags]           measure cases, growth, overload, disturbance and floods
 //	testbed bench-interest [flags]  measure interest by distance
 //	testbed otlpsink ADDRESS:PORT   receive traces and drop them

@@ -146,7 +146,7 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("k8s-test", flag.ExitOnError)
 	f.StringVar(&cfg.Helm, "helm", "bin/tools/helm", "program")
 	f.StringVar(&cfg.Chart, "chart", "helm/relay", "folder of the chart")
-	f.StringVar(&cfg.Cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
+	f.StringVar(&cfg.Cluster, "cluster", "testbed/k8s/cluster", "program that cuts nodes off")
 	f.Func("set", "values for every installation, as helm --set takes them; may be repeated", func(v string) error {
 		cfg.Values = strings.Trim(cfg.Values+","+v, ",")
 		return nil

@@ -1,4 +1,4 @@
-module github.com/dnprelay/dnprelay/deploy/k8s/kube
+module github.com/dnprelay/dnprelay/testbed/k8s/kube
 
 go 1.26
 
