@@ -27,7 +27,7 @@ PROFILECASE ?= 100,20,200,1
 # pure packages, and those tests of MIXED packages whose names SIMULATED has. internal/arch checks these three lists.
 PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox replication replication/view replication/payload cluster cluster/forward \
 	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
-	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top interest
+	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top internal/latency interest
 space := $(subst ,, )
 MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
 SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
@@ -223,23 +223,23 @@ bench-system: testbed ## Measure processes of a whole deployment, 7 minutes (BEN
 	bin/testbed bench -json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: bench-quick
-bench-quick: build ## A few cases of bench-system, in less than a minute
+bench-quick: testbed ## A few cases of bench-system, in less than a minute
 	@mkdir -p "$(dir $(BENCHJSON))"
-	bin/dnpctl bench --quick --json "$(BENCHJSON)" $(ARGS)
+	bin/testbed bench -quick -json "$(BENCHJSON)" $(ARGS)
 
 .PHONY: bench-carriers
-bench-carriers: build ## Clients by UDP, WebSocket and WebTransport side by side, and 10,000 idle ones, 3 minutes (CARRIERCASE=100,20,200,1)
+bench-carriers: testbed ## Clients by UDP, WebSocket and WebTransport side by side, and 10,000 idle ones, 3 minutes (CARRIERCASE=100,20,200,1)
 	@mkdir -p "$(dir $(BENCHJSON))"
-	bin/dnpctl bench --case "$(CARRIERCASE)" --carrier udp,websocket,webtransport --rounds 5 --window 2s --json "$(BENCHJSON)" $(ARGS)
-	bin/dnpctl bench --idle 10000 --carrier udp,websocket
+	bin/testbed bench -case "$(CARRIERCASE)" -carrier udp,websocket,webtransport -rounds 5 -window 2s -json "$(BENCHJSON)" $(ARGS)
+	bin/testbed bench -idle 10000 -carrier udp,websocket
 
 .PHONY: bench-interest
-bench-interest: build ## 10,000 objects that wander about and 500 clients that see their neighbourhood, with a picture in tmp/interest.svg, 2 minutes (ARGS="--at-once" and so on)
+bench-interest: testbed ## 10,000 objects that wander about and 500 clients that see their neighbourhood, with a picture in tmp/interest.svg, 2 minutes (ARGS="-at-once" and so on)
 	@mkdir -p tmp
-	bin/dnpctl bench-interest --svg tmp/interest.svg --json tmp/interest.json $(ARGS)
+	bin/testbed bench-interest -svg tmp/interest.svg -json tmp/interest.json $(ARGS)
 
 .PHONY: bench-trace
-bench-trace: build ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
+bench-trace: ## What tracing costs, beside a build of the commit BASE, 6 minutes (CASE=100,20,1000,1)
 	@GO="$(GO)" scripts/bench-trace
 
 .PHONY: flood
@@ -276,7 +276,7 @@ k8s-test: $(HELM) build ## Install, play and break things on a real Kubernetes c
 	GO="$(GO)" deploy/image/pack tmp/image localhost/dnprelay:dev
 	GO="$(GO)" deploy/image/pack tmp/image --test
 	cd testbed && CGO_ENABLED=0 $(GO) build -o ../bin/ ./cmd/testbed
-	deploy/k8s-test/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
+	testbed/k8stest/run -helm "$(HELM)" -json tmp/k8s-test.json $(ARGS)
 
 $(HELM):
 	@mkdir -p "$(dir $@)"

@@ -16,7 +16,7 @@ import (
 // completions are lines, and what a shell offers at the end of each.
 var completions = []struct{ why, line, want string }{
 	{"commands by their first letters", "dnpctl wh", "who why"},
-	{"the only command", "dnpctl plac", "placement"},
+	{"the only command", "dnpctl conso", "console"},
 	{"a command of an operator", "dnpctl ki", "kick"},
 	{"subcommands", "dnpctl context ", "add list remove use"},
 	{"a subcommand by its first letter", "dnpctl context a", "add"},
@@ -25,7 +25,6 @@ var completions = []struct{ why, line, want string }{
 	{"all flags of a subcommand", "dnpctl context list --", "--help --json --version"},
 	{"a flag behind an argument", "dnpctl clients demo --js", "--json"},
 	{"a flag of the program", "dnpctl --ver", "--version"},
-	{"no hidden command", "dnpctl bench", "bench bench-interest"},
 	{"no flag of another command", "dnpctl who --once", ""},
 	{"no command behind a command", "dnpctl spaces wh", ""},
 	{"no such command", "dnpctl xyz", ""},

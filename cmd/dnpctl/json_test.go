@@ -62,14 +62,11 @@ var withoutJSON = map[string]string{
 
 // jsonElsewhere are the commands whose JSON a test in Go reads, because they need more than a script has.
 var jsonElsewhere = map[string]string{
-	"placement": "TestPlacementAsks",
-	"conform":   "TestConformJSON",
-	"bench":     "TestWriteJSON of internal/bench, because the command takes long",
-	"command":   "TestCommandJSON",
-
-	"bench-interest": "TestBenchInterest of internal/systest",
-	"seal":           "TestSealJSON",
-	"tap":            "TestTapJSON",
+	"conform": "TestConformJSON",
+	"bench":   "TestBench",
+	"command": "TestCommandJSON",
+	"seal":    "TestSealJSON",
+	"tap":     "TestTapJSON",
 }
 
 // TestEveryCommandHasJSON goes through all commands: each has --json, and a script or test that reads what it prints then. So a command that
@@ -180,7 +177,7 @@ func TestPages(t *testing.T) {
 // TestExamples requires that the examples of --help name the command, flags that it has, and as many arguments as it wants. Each
 // command that wants arguments has an example.
 func TestExamples(t *testing.T) {
-	without := []string{"context use", "context remove", "placement"}
+	without := []string{"context use", "context remove"}
 	for _, node := range model(t).Leaves(true) {
 		path := strings.TrimPrefix(node.FullPath(), "dnpctl ")
 		want, flags := 0, map[string]bool{}

@@ -13,6 +13,7 @@
 //	dnpctl who demo                                list the clients of a space
 //	dnpctl who demo --near tower                   list those near a state, with distance and band
 //	dnpctl check demo 127.0.0.1:3413               check that a deployment works
+//	dnpctl bench demo 127.0.0.1:3413               measure a deployment: latency, losses, bytes
 //	dnpctl conform                                 prove a client of your own, rule by rule
 //	dnpctl events demo                             print events live
 //	dnpctl tap demo --verify                       show how a space is replicated, and check it
@@ -26,10 +27,7 @@
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl kick demo alice                         end the sessions of a client
 //	dnpctl drain edge-1                            make an edge hand its sessions over and end
-//	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
 //	dnpctl seal                                    hide the subjects of the store after an upgrade
-//	dnpctl bench --quick                           measure what updates cost on this machine
-//	dnpctl bench-interest                          measure what interest by distance costs
 //
 // A file has the commands of one topic: publish.go and query.go those of a game server, watch.go, set.go and
 // send.go those of a client, look.go and top.go those of people who look, tap.go the replication. Begin with nats.go
@@ -47,35 +45,31 @@ import (
 )
 
 type commands struct {
-	Watch         watchCommand         `cmd:"" help:"Connect as a DNP client and show the linked states live." example:"dnpctl watch; dnpctl watch wss://edge.example:3480 --token @alice.token --json"`
-	Set           setCommand           `cmd:"" help:"Connect as a DNP client and write values of a read-write state." example:"dnpctl set 127.0.0.1:3413 lamp 0=1; dnpctl set 127.0.0.1:3413 lamp on=1"`
-	Publish       publishCommand       `cmd:"" help:"Make, change or remove a state, as a game server does." example:"dnpctl publish demo tower hp:float32=93.5 pos:vector3f32=1,2,3; dnpctl publish demo tower hp=92; dnpctl publish demo tower --remove"`
-	Eye           eyeCommand           `cmd:"" help:"Say from where a client sees, for states with an interest." example:"dnpctl eye demo alice player.alice; dnpctl eye demo alice 10,0,3"`
-	Get           getCommand           `cmd:"" help:"Print what the relay holds: a state, or all states of a space." example:"dnpctl get demo; dnpctl get demo tower"`
-	Kick          kickCommand          `cmd:"" help:"End the sessions of a client, as a game server does."`
-	Send          sendCommand          `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client." example:"dnpctl send demo 'hello all'; dnpctl send demo/alice 'hello Alice'; dnpctl send 127.0.0.1:3413 'hello server'"`
-	Command       commandCommand       `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer." example:"dnpctl command 127.0.0.1:3413 lamp switch on"`
-	Who           whoCommand           `cmd:"" help:"List the clients of a space, or those near a place, or that see a state." example:"dnpctl who demo; dnpctl who demo --near tower --within 50; dnpctl who demo --sees tower"`
-	Events        eventsCommand        `cmd:"" help:"Print the events of a space as they happen, one JSON object per line." example:"dnpctl events demo; dnpctl events demo --for 1m"`
-	Tap           tapCommand           `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin." example:"dnpctl tap demo --verify"`
-	Console       consoleCommand       `cmd:"" help:"Serve a page that shows the world, states, clients, nodes and events of a deployment, and why a client has what it has. Needs the NATS user observer or admin." example:"dnpctl console demo --edit"`
-	Check         checkCommand         `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it." example:"dnpctl check demo 127.0.0.1:3413"`
-	Conform       conformCommand       `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
-	Spaces        spacesCommand        `cmd:"" help:"List the spaces of a deployment, and which relay holds each. Needs the NATS user observer or admin, as nodes, clients, why and top do."`
-	Nodes         nodesCommand         `cmd:"" help:"List the relays and edges of a deployment."`
-	Clients       clientsCommand       `cmd:"" help:"List the clients of a space with their links and the way to them." example:"dnpctl clients demo"`
-	Why           whyCommand           `cmd:"" help:"Say why a client has what it has of a state: every reason, in order." example:"dnpctl why demo alice tower"`
-	Top           topCommand           `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
-	Token         tokenCommand         `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
-	Drain         drainCommand         `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
-	Seal          sealCommand          `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
-	Context       contexts.Command     `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
-	Completion    completion.Command   `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
-	Placement     placementCommand     `cmd:"" help:"Say which Kubernetes nodes have the pods of a release, and what the loss of one node takes. For helm test: it needs a pod with the right to list pods."`
-	Bench         benchCommand         `cmd:"" help:"Measure this machine: start NATS, a relay and edges, simulate publishers and clients, print what updates cost." example:"dnpctl bench --quick; dnpctl bench --case 100,20,200,1"`
-	BenchInterest benchInterestCommand `cmd:"" help:"Measure interest by distance on this machine: thousands of objects wander about, and each client sees its neighbourhood."`
-
-	BenchProcesses
+	Watch      watchCommand       `cmd:"" help:"Connect as a DNP client and show the linked states live." example:"dnpctl watch; dnpctl watch wss://edge.example:3480 --token @alice.token --json"`
+	Set        setCommand         `cmd:"" help:"Connect as a DNP client and write values of a read-write state." example:"dnpctl set 127.0.0.1:3413 lamp 0=1; dnpctl set 127.0.0.1:3413 lamp on=1"`
+	Publish    publishCommand     `cmd:"" help:"Make, change or remove a state, as a game server does." example:"dnpctl publish demo tower hp:float32=93.5 pos:vector3f32=1,2,3; dnpctl publish demo tower hp=92; dnpctl publish demo tower --remove"`
+	Eye        eyeCommand         `cmd:"" help:"Say from where a client sees, for states with an interest." example:"dnpctl eye demo alice player.alice; dnpctl eye demo alice 10,0,3"`
+	Get        getCommand         `cmd:"" help:"Print what the relay holds: a state, or all states of a space." example:"dnpctl get demo; dnpctl get demo tower"`
+	Kick       kickCommand        `cmd:"" help:"End the sessions of a client, as a game server does."`
+	Send       sendCommand        `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client." example:"dnpctl send demo 'hello all'; dnpctl send demo/alice 'hello Alice'; dnpctl send 127.0.0.1:3413 'hello server'"`
+	Command    commandCommand     `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer." example:"dnpctl command 127.0.0.1:3413 lamp switch on"`
+	Who        whoCommand         `cmd:"" help:"List the clients of a space, or those near a place, or that see a state." example:"dnpctl who demo; dnpctl who demo --near tower --within 50; dnpctl who demo --sees tower"`
+	Events     eventsCommand      `cmd:"" help:"Print the events of a space as they happen, one JSON object per line." example:"dnpctl events demo; dnpctl events demo --for 1m"`
+	Tap        tapCommand         `cmd:"" help:"Show the records by which a space is replicated, live, with keys, names and values, and check their checksums. Needs the NATS user observer or admin." example:"dnpctl tap demo --verify"`
+	Console    consoleCommand     `cmd:"" help:"Serve a page that shows the world, states, clients, nodes and events of a deployment, and why a client has what it has. Needs the NATS user observer or admin." example:"dnpctl console demo --edit"`
+	Check      checkCommand       `cmd:"" help:"Check that a deployment works: make a state, receive it as a client of an edge, remove it." example:"dnpctl check demo 127.0.0.1:3413"`
+	Bench      benchCommand       `cmd:"" help:"Measure a deployment that runs: make states, connect clients, change the states, and print how many changes clients received, how late, and in how many bytes." example:"dnpctl bench demo 127.0.0.1:3413; dnpctl bench load wss://edge.example:3480 --clients 200 --states 100 --for 1m --tokens load.tokens --json"`
+	Conform    conformCommand     `cmd:"" help:"Prove a client of your own: wait for it as an edge, go through the rules of DNP, and say which ones it keeps."`
+	Spaces     spacesCommand      `cmd:"" help:"List the spaces of a deployment, and which relay holds each. Needs the NATS user observer or admin, as nodes, clients, why and top do."`
+	Nodes      nodesCommand       `cmd:"" help:"List the relays and edges of a deployment."`
+	Clients    clientsCommand     `cmd:"" help:"List the clients of a space with their links and the way to them." example:"dnpctl clients demo"`
+	Why        whyCommand         `cmd:"" help:"Say why a client has what it has of a state: every reason, in order." example:"dnpctl why demo alice tower"`
+	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
+	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
+	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
+	Seal       sealCommand        `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
+	Context    contexts.Command   `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
+	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
 }
 
 const help = "Publishes, watches and writes network states: a game server and a game client for the command line."

@@ -15,7 +15,6 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -80,8 +79,6 @@ var kinds = map[string]func() any{
 	"Pod":                     func() any { return new(core.Pod) },
 	"PodDisruptionBudget":     func() any { return new(policy.PodDisruptionBudget) },
 	"PrometheusRule":          func() any { return new(map[string]any) },
-	"Role":                    func() any { return new(rbac.Role) },
-	"RoleBinding":             func() any { return new(rbac.RoleBinding) },
 	"Secret":                  func() any { return new(core.Secret) },
 	"Service":                 func() any { return new(core.Service) },
 	"ServiceAccount":          func() any { return new(core.ServiceAccount) },

@@ -12,7 +12,6 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -150,25 +149,6 @@ func TestNotes(t *testing.T) {
 	for _, want := range []string{"3 NATS servers, 2 Redis", "kubectl -n games get pods -l app.kubernetes.io/part-of=dnprelay,app.kubernetes.io/instance=r1 -o wide"} {
 		if text := notes(t, `"dnprelay/templates/NOTES.txt" .`)[0]; !strings.Contains(text, want) {
 			t.Errorf("the notes lack %q: %s", want, text)
-		}
-	}
-}
-
-// TestPlacementRights requires that the test that lists pods may do nothing else, in this namespace only, and that
-// values turn it off.
-func TestPlacementRights(t *testing.T) {
-	all := mustRender(t)
-	role, binding := find[rbac.Role](t, all, "r1-dnprelay-placement"), find[rbac.RoleBinding](t, all, "r1-dnprelay-placement")
-	if got := fmt.Sprint(role.Rules); len(role.Rules) != 1 || fmt.Sprint(role.Rules[0].Verbs, role.Rules[0].APIGroups, role.Rules[0].Resources) != "[list] [] [pods]" {
-		t.Errorf("the role has %s", got)
-	}
-	pod := find[core.Pod](t, all, "r1-dnprelay-test-placement")
-	if s := binding.Subjects; len(s) != 1 || s[0].Name != pod.Spec.ServiceAccountName || s[0].Namespace != "games" || binding.RoleRef.Name != role.Name {
-		t.Errorf("the role is bound to %v, and the pod has the account %s", s, pod.Spec.ServiceAccountName)
-	}
-	for _, value := range []string{"tests.placement=false", "tests.enabled=false"} {
-		if all := mustRender(t, "--set", value); all.has("Role", role.Name) || all.has("Pod", pod.Name) {
-			t.Errorf("with %s the test exists", value)
 		}
 	}
 }

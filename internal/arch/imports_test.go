@@ -110,27 +110,26 @@ var rules = map[string][]string{
 	"internal/turn":         {}, // for shells
 	"internal/turn/heap":    {}, // pure
 
+	"internal/latency":            {}, // pure
 	"internal/version":            {},
 	"internal/config":             {"internal/version", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
-	"internal/conform":      {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},                       // proves clients, those that are made of dnp, too
-	"internal/edgetest":     {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
-	"internal/natsembed":    {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/natsroles":    {"subject"},
-	"internal/jetstream":    {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
-	"internal/fence":        {}, // the verdicts on fenced writes
-	"internal/format":       {}, // the formats that this program reads and writes
-	"internal/outage":       {}, // for shells
-	"internal/natstest":     {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
-	"internal/simnet":       {"internal/turn/heap"},
-	"internal/bench":        {"internal/auth", "internal/edge/certificate", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16", "golang.org/x/sync", "golang.org/x/sys"},
-	"internal/bench/nearby": {"internal/bench", "internal/proc", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "github.com/x448/float16", "golang.org/x/sync"},
-	"internal/proc":         {"golang.org/x/sys"}, // runs programs that are measured or tested
-	"internal/arch":         {},
-	"internal/promises":     {}, // tests only
-	"internal/mutants":      {}, // runs the go command, for tests only
+	"internal/conform":   {"dnp/linkmsg", "dnp/wire", "github.com/x448/float16"},                       // proves clients, those that are made of dnp, too
+	"internal/edgetest":  {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/udp", "dnp/wire"}, // an edge for tests of clients
+	"internal/natsembed": {"subject", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/natsroles": {"subject"},
+	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
+	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/format":    {}, // the formats that this program reads and writes
+	"internal/outage":    {}, // for shells
+	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
+	"internal/simnet":    {"internal/turn/heap"},
+	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/arch":      {},
+	"internal/promises":  {}, // tests only
+	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/godot4":  {}, // writes the addon for Godot 4
 	"scripts/readme":  {}, // runs the blocks of READMEs

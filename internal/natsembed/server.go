@@ -38,8 +38,6 @@ type Config struct {
 	// Listen is the TCP address for clients, such as "127.0.0.1:4222"; port 0 means any free one. If
 	// it is empty, only InProcessConn leads to the server.
 	Listen string
-	// Monitor is the HTTP address at which the server tells its figures, such as "127.0.0.1:8222". It is empty for none.
-	Monitor string
 	// Folder is where JetStream stores its streams. Start makes it if it does not exist. If Folder is
 	// empty, Start makes a temporary folder and Shutdown removes it.
 	Folder string
@@ -89,15 +87,10 @@ func (s *Server) start(cfg Config, host string, port int) error {
 	if err := checkFolder(cfg.Folder); err != nil {
 		return err
 	}
-	monitorHost, monitorPort, err := listenAddress(cfg.Monitor)
-	if err != nil {
-		return err
-	}
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "dnprelay", Host: host, Port: port, DontListen: cfg.Listen == "",
 		JetStream: true, StoreDir: cfg.Folder, DisableJetStreamBanner: true,
-		MaxPayload: PayloadMax, HTTPHost: monitorHost, HTTPPort: monitorPort,
-		NoSigs: true,
+		MaxPayload: PayloadMax, NoSigs: true,
 	})
 	if err != nil {
 		return fmt.Errorf("NATS server: %w", err)

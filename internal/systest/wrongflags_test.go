@@ -95,9 +95,9 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "a payload that is not there", args: "dnpctl publish demo tower --file @none", says: []string{"--file: stat @none"}},
 	{why: "a client", args: "dnpctl watch 127.0.0.1:1 --profile=x --timeout=0 --token=@@none --certificate-hash=ab --count=-1", says: []string{"--profile: want", "--timeout: want more than 0", "--token: open @none", "--certificate-hash: want 32 bytes", "--count: want 0 or more"}},
 	{why: "credentials of a game server", args: "dnpctl who demo --nats-creds=@text --nats-ca=@none", says: []string{"--nats-creds: @text has no", "--nats-ca: open @none"}},
+	{why: "what to measure", args: "dnpctl bench a.b 127.0.0.1:1 --clients=0 --states=4097 --rate=61 --for=1ms --tokens=@none", says: []string{"SPACE: want", "--clients: want 1 to 1000", "--states: want 1 to 4096", "--rate: want 1 to 60", "--for: want 1s to 24h", "--tokens: open @none"}},
 	{why: "tokens", args: "dnpctl token issue a.b c/d --key=@token.pub --life=25h", says: []string{"--life: want more than 0", "SPACE: want", "CLIENT: want", "--key: @token.pub contains no PRIVATE KEY"}},
 	{why: "a node to drain", args: "dnpctl drain e/1 --http-token=@text --wait --timeout=0", says: []string{"NODE: want the name of an edge, or ADDRESS:PORT", "--http-token: @text: want one word", "--timeout: want more than 0"}},
-	{why: "what to measure", args: "dnpctl bench --rounds=0 --workers=65 --window=1ms", says: []string{"--rounds: want 1 to 99", "--window: want", "--workers: want 1 to 64"}},
 }
 
 // wrongFiles makes files for wrong configurations, and returns their folder.

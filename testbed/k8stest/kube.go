@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package k8stest installs dnprelay on a Kubernetes cluster of deploy/k8s, lets 50 clients
+// Package k8stest installs dnprelay on a Kubernetes cluster of testbed/k8s, lets 50 clients
 // and a game server play, breaks things, and reports what clients noticed. It runs inside
-// the network of the cluster, where deploy/k8s-test/run starts it.
+// the network of the cluster, where testbed/k8stest/run starts it.
 package k8stest
 
 import (
@@ -129,10 +129,6 @@ func (k *kube) dryRun() error {
 	files, err := filepath.Glob(filepath.Join(k.cfg.Chart, "ci", "*-values.yaml"))
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no values in %s/ci: %v", k.cfg.Chart, err)
-	}
-	// A pod is refused without its account, which a dry run does not make.
-	if _, err := k.ctl("default", "create", "serviceaccount", "dry-dnprelay-placement"); err != nil {
-		return err
 	}
 	for _, file := range files {
 		text, err := k.helm("default", "template", "dry", k.cfg.Chart, "-f", file, "--kube-version", "1.33.0",

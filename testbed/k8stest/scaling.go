@@ -259,7 +259,7 @@ func (k *kube) monitored() error {
 	err := k.await(90*time.Second, "Prometheus and its adapter are ready", func() bool {
 		waiting, _ := k.ctl("monitoring", "get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}")
 		if strings.Contains(waiting, "ErrImageNeverPull") {
-			missing = "the images of Prometheus and its adapter are not in the cluster: deploy/k8s/build metrics builds them"
+			missing = "the images of Prometheus and its adapter are not in the cluster: testbed/k8s/build metrics builds them"
 			return true
 		}
 		ready, _ := k.ctl("monitoring", "get", "deployments", "-o", "jsonpath={.items[*].status.readyReplicas}")

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/bench"
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package lab goes beyond `dnpctl bench`, with the same package bench: it measures series
-// in which one number grows, overload, clients that disturb others, floods of forged
-// datagrams, and profiles of an edge.
+// Package lab goes beyond package bench: it measures series in which one number grows,
+// overload, clients that disturb others, floods of forged datagrams, and profiles of an edge.
 package lab
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 

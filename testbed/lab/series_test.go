@@ -5,7 +5,7 @@ package lab
 import (
 	"testing"
 
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 )
 
 func TestTrends(t *testing.T) {

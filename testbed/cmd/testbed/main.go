@@ -6,8 +6,9 @@
 //	testbed torture [flags]         break edges under running sessions
 //	testbed torture check FILE      check and print a history
 //	testbed upgrade-test [flags]    stop the last release under load, start the tree on what it stored
-//	testbed k8s-test [flags]        play on a Kubernetes cluster of deploy/k8s; deploy/k8s-test/run starts it
-//	testbed bench [flags]           measure growth, overload, disturbance and floods
+//	testbed k8s-test [flags]        play on a Kubernetes cluster of testbed/k8s; testbed/k8stest/run starts it
+//	testbed bench [flags]           measure cases, growth, overload, disturbance and floods
+//	testbed bench-interest [flags]  measure interest by distance
 //	testbed otlpsink ADDRESS:PORT   receive traces and drop them
 //
 // Exit codes: 0 no violation, 1 a violation or a failure with one line that says why,
@@ -30,7 +31,8 @@ import (
 
 // commands are the scenarios by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest, "bench": runBench, "otlpsink": otlpSink,
+	"cluster-test": clusterTest, "torture": runTorture, "upgrade-test": upgradeTest, "k8s-test": k8sTest,
+	"bench": runBench, "bench-interest": runBenchInterest, "bench-send": benchSend, "otlpsink": otlpSink,
 }
 
 // errUsage reports bad arguments that were explained already.
@@ -38,7 +40,7 @@ var errUsage = errors.New("bad arguments")
 
 func main() {
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|otlpsink [flags]; -help of each lists its flags")
+		fmt.Fprintln(os.Stderr, "usage: testbed cluster-test|torture|upgrade-test|k8s-test|bench|bench-interest|otlpsink [flags]; -help of each lists its flags")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,10 +91,15 @@ func (c *common) usage(title string, lines []string) {
 }
 
 // parse reads the flags and makes the folder.
-func (c *common) parse(args []string) (err error) {
+func (c *common) parse(args []string) error {
 	if err := c.Parse(args); err != nil {
 		return errUsage
 	}
+	return c.prepare()
+}
+
+// prepare looks for the programs and makes the folder.
+func (c *common) prepare() (err error) {
 	if c.redis != "" {
 		if c.redis, err = exec.LookPath(c.redis); err != nil {
 			return fmt.Errorf("%w (Debian package redis-server)", err)
@@ -100,7 +107,7 @@ func (c *common) parse(args []string) (err error) {
 	}
 	for _, name := range []string{"relay", "edge", "nats-server"} {
 		if _, err := os.Stat(filepath.Join(c.bin, name)); err != nil {
-			return fmt.Errorf("%w; `make %s` makes it, -bin says where it is", err, c.Name())
+			return fmt.Errorf("%w; `make testbed` makes it, -bin says where it is", err)
 		}
 	}
 	c.temporary = c.dir == ""

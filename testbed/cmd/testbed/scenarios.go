@@ -14,11 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/bench"
+	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/dnprelay/dnprelay/testbed/clustertest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/k8stest"
-	"github.com/dnprelay/dnprelay/testbed/lab"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/torture"
 	"github.com/dnprelay/dnprelay/testbed/upgrade"
@@ -147,7 +146,7 @@ func k8sTest(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("k8s-test", flag.ExitOnError)
 	f.StringVar(&cfg.Helm, "helm", "bin/tools/helm", "program")
 	f.StringVar(&cfg.Chart, "chart", "helm/relay", "folder of the chart")
-	f.StringVar(&cfg.Cluster, "cluster", "deploy/k8s/cluster", "program that cuts nodes off")
+	f.StringVar(&cfg.Cluster, "cluster", "testbed/k8s/cluster", "program that cuts nodes off")
 	f.Func("set", "values for every installation, as helm --set takes them; may be repeated", func(v string) error {
 		cfg.Values = strings.Trim(cfg.Values+","+v, ",")
 		return nil
@@ -185,57 +184,4 @@ func otlpSink(_ context.Context, args []string) error {
 	return http.ListenAndServe(args[0], http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // an exporter that does not finish its request gets no answer
 	}))
-}
-
-func runBench(ctx context.Context, args []string) error {
-	var r bench.Runner
-	c := newFlags("bench")
-	c.IntVar(&r.Rounds, "rounds", 5, "windows per case, each with its baselines; the table has medians")
-	c.DurationVar(&r.Window, "window", 1200*time.Millisecond, "how long one window takes")
-	c.IntVar(&r.Workers, "workers", 1, "workers of each edge")
-	c.DurationVar(&r.Tick, "tick", 10*time.Millisecond, "tick of the relay")
-	c.DurationVar(&r.Flush, "flush", 5*time.Millisecond, "flush interval of the edges")
-	c.BoolVar(&r.Pin, "pin", false, "edges on core 0, everything else on core 1")
-	only := c.String("only", "", "only this series: "+strings.Join(lab.Series(), ", "))
-	oneCase := c.String("case", "", "only this case: STATES,HZ,CLIENTS,EDGES[,LINKS]")
-	model := c.String("model", "all", "what changes with -case: all values, tenth = every tenth, sine = slowly and filtered by precision")
-	var floods lab.FloodConfig
-	flood := c.Bool("flood", false, "only floods of forged requests, logins and closes")
-	c.redisFlag()
-	c.IntVar(&floods.Rate, "flood-rate", 100_000, "forged datagrams per second; half as many with --auth open")
-	c.StringVar(&floods.Only, "flood-only", "", "only floods with this in their names, such as token, or callout, one edge")
-	profile := c.String("profile", "", "folder for CPU and allocation profiles of the first edge; they cost some of the figures")
-	if err := c.parse(args); err != nil {
-		return err
-	}
-	defer func() { _ = c.finish(nil) }() // a benchmark writes no logs
-	r.Bin, r.Self = c.bin, filepath.Join(c.bin, "dnpctl")
-	if *profile != "" {
-		if err := os.MkdirAll(*profile, 0o755); err != nil {
-			return err
-		}
-		r.Watch = lab.Profile(*profile)
-	}
-	if *flood {
-		floods.Bin, floods.NATSConf, floods.Redis, floods.Dir = c.bin, c.natsConf, c.redis, c.dir
-		return lab.Flood(ctx, &r, floods, os.Stdout)
-	}
-	var results []bench.Result
-	var err error
-	if *oneCase != "" {
-		one, wrong := bench.ParseCase(*oneCase, *model)
-		if wrong != nil {
-			fmt.Fprintln(os.Stderr, "bench:", wrong)
-			return errUsage
-		}
-		if err := one.Validate(); err != nil {
-			return err
-		}
-		results, err = r.Cases(ctx, []bench.Case{one})
-	} else {
-		results, err = lab.Run(ctx, &r, *only)
-	}
-	err = errors.Join(err, bench.Write(os.Stdout, results), bench.WriteJSON(c.json, results))
-	lab.WriteSeries(os.Stdout, results)
-	return err
 }
