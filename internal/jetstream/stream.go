@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,17 +23,13 @@ var ErrDeployment = errors.New("the stream belongs to another deployment")
 // ErrNoServer says that no NATS server that is up has the tag with which a stream is placed.
 var ErrNoServer = errors.New("no NATS server has the tag")
 
-// ErrOffline says that a stream exists, and that no NATS server which has it is up.
-var ErrOffline = errors.New("the server of the stream is away")
-
 // ErrReplicas says that a stream has, or can have, fewer replicas than the configured number, so that waiting does
 // not help.
 var ErrReplicas = errors.New("too few replicas")
 
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
 // that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
-// server can take a stream that want places, ErrReplicas if the server has no cluster, and ErrOffline if no server
-// is up that has it.
+// server can take a stream that want places, and ErrReplicas if the server has no cluster.
 func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -51,9 +48,6 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeAlone {
 			err = fmt.Errorf("%w: want %d, and the NATS server belongs to no cluster, so it makes 1", ErrReplicas, c.Replicas)
 		}
-	}
-	if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeOffline {
-		err = fmt.Errorf("%w: %w", ErrOffline, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -75,8 +69,8 @@ type Shards struct {
 	StreamName      func(g int) string
 	Subject         func(shard int) string // pattern of all subjects of a shard
 
-	// Config has what is special about the streams, and Features describes that for errors. With
-	// AllowDirect any server that has a stream answers direct gets, all but one with an old state.
+	// Config has what is special about the streams, with metadata besides the counts, and Features describes that
+	// for errors. With AllowDirect any server that has a stream answers direct gets, all but one with an old state.
 	Config   natsjs.StreamConfig
 	Features string
 
@@ -146,6 +140,7 @@ func (s *Shards) Stream(g int, now time.Time, highest uint64) natsjs.StreamConfi
 	c.AllowMsgTTL = true
 	c.Subjects = s.subjects(g, s.Subject)
 	c.Metadata = map[string]string{s.Shards.Key: strconv.Itoa(s.Shards.N), s.Streams.Key: strconv.Itoa(s.Streams.N)}
+	maps.Copy(c.Metadata, s.Config.Metadata)
 	if g == 0 && s.Secret != "" {
 		c.Metadata[s.Secret] = cmp.Or(s.SecretText, rand.Text())
 	}

@@ -62,8 +62,8 @@ type Config struct {
 	LastRelease bool
 }
 
-// logStreams is the number of streams with the session logs of edges that JetStream replicates. Besides there are
-// logCopies copies, with logCopyStreams streams each.
+// logStreams is the number of streams with the session logs of edges, if there is one copy of each. Else there are
+// logCopies copies, with logCopyStreams streams each, and the first of the streams for one copy.
 const (
 	logStreams     = 16
 	logCopies      = 3
