@@ -68,7 +68,6 @@ var jsonElsewhere = map[string]string{
 	"command":   "TestCommandJSON",
 
 	"bench-interest": "TestBenchInterest of internal/systest",
-	"seal":           "TestSealJSON",
 	"tap":            "TestTapJSON",
 }
 
@@ -126,14 +125,6 @@ func TestConformJSON(t *testing.T) {
 	} {
 		if got := stepJSON(c.step); got != c.want {
 			t.Errorf("%v is %s, want %s", c.step, got, c.want)
-		}
-	}
-}
-
-func TestSealJSON(t *testing.T) {
-	for open, want := range map[bool]string{false: `{"sealed":true}`, true: `{"sealed":false}`} {
-		if got := (&sealCommand{Open: open, JSON: true}).sealed(); got != want {
-			t.Errorf("with --open=%t it prints %s, want %s", open, got, want)
 		}
 	}
 }

@@ -27,7 +27,6 @@
 //	dnpctl kick demo alice                         end the sessions of a client
 //	dnpctl drain edge-1                            make an edge hand its sessions over and end
 //	dnpctl placement RELEASE                       say in a pod which nodes have the pods of a release
-//	dnpctl seal                                    hide the subjects of the store after an upgrade
 //	dnpctl bench --quick                           measure what updates cost on this machine
 //	dnpctl bench-interest                          measure what interest by distance costs
 //
@@ -68,7 +67,6 @@ type commands struct {
 	Top           topCommand           `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
 	Token         tokenCommand         `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain         drainCommand         `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
-	Seal          sealCommand          `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
 	Context       contexts.Command     `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
 	Completion    completion.Command   `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
 	Placement     placementCommand     `cmd:"" help:"Say which Kubernetes nodes have the pods of a release, and what the loss of one node takes. For helm test: it needs a pod with the right to list pods."`
