@@ -29,7 +29,7 @@ PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox r
 	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top internal/latency interest
 space := $(subst ,, )
-MIXED := internal/systest dnp/dnptest sessionlog/movelog sessionlog/quorumlog
+MIXED := internal/systest dnp/dnptest sessionlog/quorumlog
 SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
 
 # WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
@@ -149,7 +149,7 @@ promises: ## Try what INTERFACES.md guarantees TIMES (20) times as often as make
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and expect a simulation or test to notice each
-	nice $(GO) test -p 1 ./dnp ./interest ./cluster ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog ./replication ./internal/edge/fanout ./internal/edge/takeover ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 24h $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
+	nice $(GO) test -p 1 ./dnp ./interest ./cluster ./sessionlog ./sessionlog/quorumlog ./replication ./internal/edge/fanout ./internal/edge/takeover ./internal/systest -run '^Test(Takeover|Rule)?Mutants$$' -mutants -v -timeout 24h $(ARGS) | grep -vE '^ *(=== |--- PASS|.*repeat with)'
 
 .PHONY: testbed
 testbed: build
@@ -174,7 +174,7 @@ torture-quick: testbed ## A twenty-fifth of that, in 4 minutes
 	bin/testbed torture -json tmp/torture.json -scale 0.04 -stop-after 300s $(ARGS)
 
 .PHONY: torture-nats
-torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alone and with an edge, 30 rounds each, and compare log modes, in an hour; needs root (ARGS="-seed N -phases a,b -rounds N")
+torture-nats: testbed ## Kill, stop and cut off each of three NATS servers, alone and with an edge, 30 rounds each, in an hour; needs root (ARGS="-seed N -phases a,b -rounds N")
 	bin/testbed torture -json tmp/torture-nats.json -scale 10 -phases nats-kill,nats-kill-edge,nats-stop,nats-stop-edge,nats-cut,nats-cut-edge,nats-empty,steady $(ARGS)
 
 .PHONY: torture-store
@@ -196,7 +196,7 @@ model: ## Search the model of the log in three copies exhaustively, in less than
 
 .PHONY: sim-session
 sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die, of the log in three copies, and of logs that move
-	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog -seeds $(SEEDS) $(ARGS)
+	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
 alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)

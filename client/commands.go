@@ -24,7 +24,7 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("client: the command was refused: %s: %s", e.Code, e.Text)
 }
 
-// ErrNoCommands reports an edge that does not answer that it takes commands. It may be of an older release.
+// ErrNoCommands reports an edge that does not answer that it takes commands.
 var ErrNoCommands = errors.New("client: the edge does not take commands")
 
 // abandonedTime is after what time a command whose caller did not wait for the answer no longer counts among

@@ -450,7 +450,7 @@ func (b Heartbeat) Append(p []byte) []byte { return appendJSON(p, b) }
 // alone for as long as its heartbeats change.
 func ParseHolder(seq uint64, p []byte) Holder {
 	var h Holder
-	if json.Unmarshal(p, &h) != nil || h.Format > format.Records {
+	if json.Unmarshal(p, &h) != nil || h.Format > format.Newest {
 		h = Holder{}
 	}
 	h.Seq = seq
@@ -461,7 +461,7 @@ func ParseHolder(seq uint64, p []byte) Holder {
 // still is a sign of life.
 func ParseHeartbeat(seq uint64, p []byte) Heartbeat {
 	var b Heartbeat
-	if json.Unmarshal(p, &b) != nil || b.Format > format.Records {
+	if json.Unmarshal(p, &b) != nil || b.Format > format.Newest {
 		b = Heartbeat{}
 	}
 	b.Seq = seq

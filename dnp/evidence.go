@@ -166,8 +166,7 @@ func (q *question) next() {
 	q.links.send.question = &outgoing{kind: SentFrozen, takeDown: true, link: id, data: standIn(id)}
 }
 
-// newID returns an id that the peer was not asked with lately, and that no link has: of the peer, or of
-// an earlier release.
+// newID returns an id that the peer was not asked with lately, and that no link has.
 func (q *question) newID() wire.LinkID {
 	for {
 		id := questionFirst + wire.LinkID(q.links.core.cfg.Rand.UintN(questionIDs))

@@ -71,7 +71,7 @@ func TestLoggedHole(t *testing.T) {
 	s.want("the session goes on", "06 0000 00")
 }
 
-// TestLoggedHoleStored: an earlier release stored and acknowledged commands before their turn. A number
+// TestLoggedHoleStored: a log may have commands before their turn, which were acknowledged. A number
 // that stays missing before them ends the connection.
 func TestLoggedHoleStored(t *testing.T) {
 	s := restored(t)

@@ -26,7 +26,7 @@ type Put struct {
 	Key     string // up to 8 names of letters, digits, _ and -, joined by dots; at most 255 bytes
 	Message string // tells clients what the state is, text or bytes; default: the key
 	// Describe gives the state a message that tells the key and the names of the values; see
-	// package linkmsg. A relay of a release before it refuses that. Message must be empty.
+	// package linkmsg. Message must be empty.
 	Describe bool
 	// Farewell is a reliable message to each client whose link ends. Without it,
 	// applications of the client libraries do not learn of the end.
@@ -36,14 +36,13 @@ type Put struct {
 	Priority int      // 1 to 16; weight when a client's budget does not suffice; default 1
 	Details  []Detail // less precision or fewer updates for some; the first that matches counts
 	// Interest says from how far clients see the state: the name of an Interest, a *Distance of its own, or "" to take
-	// away the one that it has; nil leaves it. A relay of a release before it refuses that.
+	// away the one that it has; nil leaves it.
 	Interest any
 	Values   []Value
 
 	// TTL lets the state end with the game server: the relay removes it when nothing was published about it for
 	// this time, 1 s to 7 days. The Space says it again three times within that. 0 is for ever. Choose more than the
-	// outages of NATS that the state has to outlive, and use it when all relays know it: one of a release before it refuses the
-	// put, and drops the state when it takes the space over.
+	// outages of NATS that the state has to outlive.
 	TTL time.Duration
 }
 
@@ -57,14 +56,13 @@ type Value struct {
 	Null      any // what clients see for null; default: zero or empty
 
 	// Bounds of what clients write. The relay refuses a write outside of them, and reports it
-	// (KindRefused). Use them when all relays know bounds: one of a release before them drops the state
-	// when it takes the space over.
+	// (KindRefused).
 	Min, Max  any     // numbers, the limits of every component; nil for none
 	Rate      float64 // writes a second of one session, 0.01 to 1,000; 0 for no limit
 	NonFinite bool    // clients may write NaN and infinities
 
 	// Fields are the components of a data value, which Value may then have as a map or a struct, with
-	// all of them. Use it when all relays know fields: one of a release before them refuses the put.
+	// all of them.
 	Fields []Field
 }
 
@@ -509,7 +507,7 @@ func (o Group) encode() (op, error) { return parse(o, clientJSON{"group", o.Clie
 func (o Put) interest() (json.RawMessage, error) {
 	switch x := o.Interest.(type) {
 	case nil:
-		return nil, nil // a relay of the release before interests accepts that
+		return nil, nil
 	case string:
 		if x == "" {
 			return json.RawMessage("null"), nil

@@ -125,7 +125,7 @@ func TestBoundsCodec(t *testing.T) {
 	d := Description{Key: "k", ValueMax: 16, Values: []ValueDef{{Type: typ("uint8")}, {Type: typ("vector2f32")}, {Type: wire.TypeData}}}
 	old := appendDescribe(nil, &d)
 	if got := appendStoredDescribe(nil, &d); string(got) != string(old) || got[0] != 2 {
-		t.Errorf("without bounds %x is stored, want %x, which a release without bounds reads", got, old)
+		t.Errorf("without bounds %x is stored, want %x", got, old)
 	}
 	d.Values[1].Bounds = &Bounds{Min: unhex("000080bf"), Max: unhex("0000803f"), Infinite: true, Rate: 2}
 	d.Values[2].Bounds = &Bounds{Rate: 0.5}

@@ -386,8 +386,7 @@ func (st *stored) writeMark(session string) *writeMark {
 }
 
 // again answers a write that was applied or overtaken. If a value of that very write was
-// refused, the answer is that all were: the edge did not learn which, or its release does not
-// know partial results. It then gives its client the authoritative values, which include those
+// refused, the answer is that all were: the edge did not learn which. It then gives its client the authoritative values, which include those
 // that were applied.
 func (m *writeMark) again(number writeNumber) WriteCode {
 	if m.refused && m.last == number {

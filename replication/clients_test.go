@@ -215,17 +215,6 @@ func TestNoEmptyData(t *testing.T) {
 	s.Join("c1", "s1")
 	s.Write(s.now, Write{Kind: WriteAssert, Session: "s1", Client: "c1", Link: 3, Epoch: 7, Values: []WriteValue{{Index: 0, Type: wire.TypeData, Value: empty.Value}}})
 	want("a client's state", "client.c1.3", "010000")
-
-	st := s.states.byKey["put"]
-	st.set(0, empty.Value, false) // as an earlier release had it
-	s.ok(set("put", "2", str("x")))
-	s.Advance(s.now.Add(time.Second))
-	stored := s.TakeDirty(nil, 10)
-	s = &storeTest{t, NewStore(StoreConfig{Space: "s", Epoch: 8, FirstNumber: 1 << 20}), s.now}
-	if _, err := s.Restore(stored[0].Number, stored[0].Data); err != nil {
-		t.Fatal(err)
-	}
-	want("a stored keyframe", "put", "010000", "010000")
 }
 
 // levers is a put of a state with two values that some clients may write.

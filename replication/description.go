@@ -321,8 +321,7 @@ func appendDescription(b []byte, d *Description) []byte {
 // appendStoredDescribe appends the data of a Describe record for the durable store. With
 // bounds, that is version 3 and ends with the output of appendBounds; if values have components,
 // it is version 4 and ends with the output of appendBounds and appendStructs; with a time to
-// live it is version 5, which ends with it in nanoseconds, uint64, behind those. Replicas get none of them, because only the authority applies them; an edge whose release does not know them
-// can therefore follow.
+// live it is version 5, which ends with it in nanoseconds, uint64, behind those. Replicas get none of them, because only the authority applies them.
 func appendStoredDescribe(b []byte, d *Description) []byte {
 	start := len(b)
 	b = appendDescribe(b, d)

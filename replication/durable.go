@@ -234,7 +234,7 @@ func (a *assembly) keyframe(n int, data []byte) error {
 		if !null && c.tooLong(i, value) {
 			return errMessage
 		}
-		a.st.set(i, c.fields[i].Type.Sendable(value), null) // an earlier release stored such values
+		a.st.set(i, value, null)
 	}
 	a.next++
 	return nil

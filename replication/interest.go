@@ -188,8 +188,7 @@ func (e Eye) of(client string) Eye {
 }
 
 // interestPrefix marks the interest of a state among its levels of detail: an entry for a client of this name, which no
-// client can have. Nodes of a release that knows no interests take it for a level of a client that never comes, and
-// pass it on.
+// client can have.
 const interestPrefix = "interest:"
 
 func (d *Description) wireDetails() []Detail {
@@ -501,7 +500,7 @@ type records struct {
 
 // A record is a hidden state with one data value, in which the Store tells edges what is not a state: groups,
 // interests and eyes. Keyframes, checksums, repair and the durable store carry it like any other state. Its audience is
-// empty, so nodes of a release that does not know it hold it and show it to no client.
+// empty.
 func recordOf(st *State) []byte {
 	if len(st.Desc.Values) != 1 || st.Desc.Values[0].Type != wire.TypeData {
 		return nil

@@ -237,13 +237,12 @@ func TestRestoreInterest(t *testing.T) {
 	}
 }
 
-// Nodes of a release without interests read a description with one: as a level of detail of a client that no client is
-// called. What they store and pass on is the same.
-func TestInterestSkew(t *testing.T) {
+// The interest of a state is an entry of its levels of detail, of a client that no client is called.
+func TestInterestEntry(t *testing.T) {
 	d := Description{Key: "k", ValueMax: 16, Interest: "walker", Details: []Detail{{Groups: []string{"far"}, Rate: 5}}, Values: []ValueDef{{Type: typ("uint8")}}}
 	p := appendDescribe(nil, &d)
 	if p[0] != 2 {
-		t.Fatalf("the description has version %d, which older nodes refuse", p[0])
+		t.Fatalf("the description has version %d, want 2", p[0])
 	}
 	entry := "000000000000f03f" + "0000000000000000" + "0100" + "010f" + hex.EncodeToString([]byte("interest:walker"))
 	if !strings.Contains(hex.EncodeToString(p), entry) {
@@ -252,17 +251,6 @@ func TestInterestSkew(t *testing.T) {
 	got, err := parseDescribe(p)
 	if err != nil || got.Interest != "walker" || !reflect.DeepEqual(got.Details, d.Details) {
 		t.Fatalf("read as %+v, %v", got, err)
-	}
-	older := *got // as a release without interests has it in memory
-	older.Details, older.Interest = d.wireDetails(), ""
-	if again := appendDescribe(nil, &older); string(again) != string(p) {
-		t.Errorf("an older node passes on %x, want %x", again, p)
-	}
-	if !older.sound() {
-		t.Error("an older node refuses the description")
-	}
-	if x, ok := older.Detail("walker", []string{"walker"}); ok {
-		t.Errorf("an older node gives a client the level %+v", x)
 	}
 }
 

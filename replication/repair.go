@@ -62,8 +62,7 @@ func RequestKind(p []byte) RepairKind {
 //
 // The list of kind 2 is everything that the replica has. The answer mentions every state of the
 // space: an empty list gets all states in whole, and the replica drops a state that the answer
-// does not mention. Kinds 3 and 4 are in repairstates.go; a holder of an earlier release does not
-// answer them.
+// does not mention. Kinds 3 and 4 are in repairstates.go.
 func (q *RepairRequest) append(b []byte) []byte {
 	b = append(b, codecVersion, byte(q.Kind))
 	b = appendShort(b, q.Space)

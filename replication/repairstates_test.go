@@ -184,16 +184,14 @@ func TestStatesInTime(t *testing.T) {
 	r.said("nothing was wrong any more")
 }
 
-// A holder of an earlier release does not answer requests of these kinds: the replica asks for everything, and
-// does not try again in this epoch.
-func TestHolderOfEarlierRelease(t *testing.T) {
+// A holder does not answer requests for states, or all answers are lost: the replica asks for everything.
+func TestUnansweredDoubt(t *testing.T) {
 	r := crowd(t, 50)
-	diverge := func() {
+	for range 2 {
 		r.ByKey("tower.7").Values.Set(0, []byte{0xEE})
 		r.Apply(r.now, r.publish(set("tower.7", "owner", u8(byte(r.store.batch.seq))))[0])
 		r.Apply(r.now, r.batches(time.Second)[0])
-	}
-	old := func() (kinds []RepairKind) {
+		var kinds []RepairKind
 		for range 10 {
 			r.now = r.now.Add(askAfterMax)
 			q, ok := r.Advance(r.now)
@@ -202,51 +200,17 @@ func TestHolderOfEarlierRelease(t *testing.T) {
 			}
 			kinds = append(kinds, RepairKind(q[1]))
 			if RepairKind(q[1]) > RepairKeyframes {
-				continue // malformed for it
+				continue // lost
 			}
 			for _, p := range r.store.Repair(r.store.now, q) {
 				r.ApplyReply(r.now, p)
 			}
 		}
-		return kinds
-	}
-	diverge()
-	if got := old(); !slices.Equal(got, []RepairKind{3, 3, 3, 2}) {
-		t.Errorf("asked for %v, want three times for the state and then for everything", got)
-	}
-	r.equalsStore("healed")
-	r.now = r.now.Add(time.Second)
-	diverge()
-	if got := old(); !slices.Equal(got, []RepairKind{2}) {
-		t.Errorf("asked for %v although the holder is known not to answer anything else", got)
-	}
-	r.equalsStore("healed again")
-	for range auditsLost {
-		r.now = r.now.Add(auditEvery)
-		r.asks("an audit, which shows whether the requests were only lost", RepairSums)
-	}
-	for range 10 {
-		r.now = r.now.Add(auditEvery)
-		r.silent("no further audit")
-	}
-}
-
-// A replica of an earlier release, which asks for keyframes only, and a holder of this one are what the other tests
-// of keyframes are about. The holder must not send it what it cannot parse.
-func TestAnswersForEarlierReleases(t *testing.T) {
-	r := crowd(t, 50)
-	r.broken, r.now = true, r.now.Add(time.Second)
-	requests := [][]byte{
-		(&RepairRequest{Kind: RepairRange, Space: "s", Epoch: 7, From: 1, To: 2}).append(nil),
-		(&RepairRequest{Kind: RepairRange, Space: "s", Epoch: 6, From: 1, To: 2}).append(nil),
-		r.asks("broken", RepairKeyframes),
-	}
-	for _, q := range requests {
-		for _, p := range r.store.Repair(r.store.now, q) {
-			if h, _, err := view.Parse(p); err != nil || h.Flags&^(view.FlagReply|view.FlagLast|view.FlagKeyframes) != 0 {
-				t.Errorf("the answer to %x has the flags %x, %v", q, h.Flags, err)
-			}
+		if !slices.Equal(kinds, []RepairKind{3, 3, 3, 2}) {
+			t.Errorf("asked for %v, want three times for the state and then for everything", kinds)
 		}
+		r.equalsStore("healed")
+		r.now = r.now.Add(time.Second)
 	}
 }
 

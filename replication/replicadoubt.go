@@ -19,7 +19,6 @@ const (
 
 	auditEvery  = 30 * time.Second // between two audits of a replica
 	auditGroups = 64               // groups that an audit compares
-	auditsLost  = 3                // audits without any answer; then the replica stops them until there is another holder
 )
 
 // A doubt is what a replica does not trust in its copy although it has applied every batch up to
@@ -39,12 +38,8 @@ type doubt struct {
 	tries int // requests since the last one that helped
 	cycle int // requests since nothing was in doubt
 
-	answers bool // this holder answers such requests
-	silent  bool // it does not, as it seems: it is of an earlier release
-
 	auditAt   time.Time
 	auditNext int // group
-	audits    int // that were not answered
 }
 
 // asked is what the last request was about.
@@ -65,11 +60,11 @@ type heldAnswer struct {
 // some reports whether it is known what is in doubt.
 func (d *doubt) some() bool { return len(d.states)+len(d.refs)+len(d.groups) > 0 }
 
-// room reports whether more can be in doubt. If not, or if the holder does not answer such
-// requests, the replica needs everything, and an answer that is being applied is no good.
+// room reports whether more can be in doubt. If not, the replica needs everything, and an answer that
+// is being applied is no good.
 func (r *Replica) room() bool {
 	d := &r.doubt
-	if !d.silent && len(d.states) < doubtMax && len(d.refs) < doubtMax {
+	if len(d.states) < doubtMax && len(d.refs) < doubtMax {
 		return true
 	}
 	if r.strict {
@@ -84,7 +79,7 @@ func (r *Replica) room() bool {
 func (r *Replica) breakDown() {
 	r.broken = true
 	d := &r.doubt
-	r.doubt = doubt{answers: d.answers, silent: d.silent, auditAt: d.auditAt, auditNext: d.auditNext, audits: d.audits}
+	r.doubt = doubt{auditAt: d.auditAt, auditNext: d.auditNext}
 }
 
 // doubtState doubts a state that is addressed by ref, and what ref means.
@@ -147,7 +142,6 @@ func (r *Replica) askDoubt(q *RepairRequest) bool {
 	d := &r.doubt
 	d.tries, d.cycle = d.tries+1, d.cycle+1
 	if d.tries > doubtTries || d.cycle > doubtCycle {
-		d.silent = !d.answers
 		r.breakDown()
 		return false
 	}
@@ -224,10 +218,6 @@ func (r *Replica) audit(now time.Time) (request []byte, ok bool) {
 	if now.Before(d.auditAt) {
 		return nil, false
 	}
-	if d.audits++; d.audits > auditsLost && !d.answers {
-		d.silent, d.auditAt = true, now.Add(100*365*24*time.Hour)
-		return nil, false
-	}
 	d.auditAt = auditAfter(r.space, now)
 	g := groupSet{of: groupsOf(r.states.views)}
 	if d.auditNext >= g.of {
@@ -258,7 +248,7 @@ func (r *Replica) replyDoubt(h view.Header, records []byte) {
 		r.stats.UnwantedReplies++
 		return
 	}
-	d.answers, d.silent, d.audits, d.id = true, false, 0, 0
+	d.id = 0
 	if h.Seq < r.seq {
 		r.stats.UnwantedReplies++
 		r.askAgain()

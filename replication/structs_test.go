@@ -31,7 +31,7 @@ func TestStructCodec(t *testing.T) {
 	old := appendDescribe(nil, &d)
 	d.Values[1].Struct = gun
 	if got := appendDescribe(nil, &d); string(got) != string(old) {
-		t.Errorf("replicas get %x, want %x, which an edge of any release reads", got, old)
+		t.Errorf("replicas get %x, want %x", got, old)
 	}
 	structs := "0100" + "0100 02 20 03" + hex.EncodeToString([]byte("aim")) + "03 05" + hex.EncodeToString([]byte("shots"))
 	p := appendStoredDescribe(nil, &d)

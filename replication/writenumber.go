@@ -3,8 +3,8 @@ package replication
 // A write request of a durable session is numbered by the epoch of its edge and its count in
 // that epoch. The number has 8 bits of the epoch above 24 bits of the count, which is enough
 // until a session has changed its edge 127 times, or one edge has made 2^24 requests. From then
-// on a request has the wide number, too, with 32 bits of each. It is in a header, which releases
-// that do not know it ignore.
+// on a request has the wide number, too, with 32 bits of each. It is in a header, which costs more than the
+// request.
 const (
 	numberCountBits = 24
 	numberEpochMax  = 127 // numbers are compared as they wrap
@@ -26,22 +26,12 @@ type writeNumber struct {
 	wide   uint64
 }
 
-// after reports whether a request is later than another of its session. One without a wide
-// number behind one in a late epoch is that of an edge of a release without wide numbers, or
-// was under way while the session moved many times.
+// after reports whether a request is later than another of its session.
 func (a writeNumber) after(b writeNumber) bool {
-	if a.wide == 0 && (b.wide == 0 || b.wide>>wideCountBits > numberEpochMax) {
-		return int32(a.number-b.short()) > 0
+	if a.wide == 0 && b.wide == 0 {
+		return int32(a.number-b.number) > 0 // those of a session that is not durable wrap
 	}
 	return a.full() > b.full()
-}
-
-// short returns the number as if the count had at most 24 bits: more would change the epoch.
-func (a writeNumber) short() uint32 {
-	if a.wide == 0 {
-		return a.number
-	}
-	return uint32(a.wide>>wideCountBits)<<numberCountBits + uint32(min(a.wide&(1<<wideCountBits-1), 1<<numberCountBits-1))
 }
 
 // full returns the wide number.

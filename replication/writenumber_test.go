@@ -6,20 +6,16 @@ import (
 	"time"
 )
 
-// A numberedEdge is an edge in an epoch of a session. Edges of the last release send no wide
-// numbers.
+// A numberedEdge is an edge in an epoch of a session.
 type numberedEdge struct {
 	epoch uint64
 	n     uint32
-	old   bool
 }
 
 // writeBy has the store apply a request, and reports whether it changed the value.
 func writeBy(s *storeTest, e numberedEdge, value byte) bool {
 	w := Write{Kind: WriteValues, Session: "s1", Client: "c1", State: 1, Epoch: 7, Values: []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{value}}}}
-	if w.Number, w.Wide = WriteNumbers(e.epoch, e.n); e.old {
-		w.Wide = 0
-	}
+	w.Number, w.Wide = WriteNumbers(e.epoch, e.n)
 	s.Write(s.now, w)
 	s.now = s.now.Add(time.Second)
 	s.Advance(s.now)
@@ -42,34 +38,26 @@ func TestWriteOrder(t *testing.T) {
 		last, next numberedEdge
 		want       bool
 	}{
-		{"the next request", numberedEdge{1, 1, false}, numberedEdge{1, 2, false}, true},
-		{"a repetition", numberedEdge{1, 2, false}, numberedEdge{1, 2, false}, false},
-		{"a late one", numberedEdge{1, 2, false}, numberedEdge{1, 1, false}, false},
-		{"the next edge", numberedEdge{1, 9, false}, numberedEdge{2, 1, false}, true},
-		{"the edge before", numberedEdge{2, 1, false}, numberedEdge{1, 9, false}, false},
-		{"after 126 moves", numberedEdge{1, 1, false}, numberedEdge{127, 1, false}, true},
-		{"after 127 moves", numberedEdge{1, 1, false}, numberedEdge{128, 1, false}, true},
-		{"after 128 moves", numberedEdge{1, 1, false}, numberedEdge{129, 1, false}, true},
-		{"after 200 moves", numberedEdge{1, 1, false}, numberedEdge{201, 1, false}, true},
-		{"after 256 moves", numberedEdge{1, 1, false}, numberedEdge{257, 1, false}, true},
-		{"after 1,000 moves", numberedEdge{300, 5, false}, numberedEdge{1300, 1, false}, true},
-		{"a repetition after 300 moves", numberedEdge{300, 2, false}, numberedEdge{300, 2, false}, false},
-		{"128 moves ago", numberedEdge{129, 1, false}, numberedEdge{1, 1, false}, false},
-		{"100 moves ago", numberedEdge{201, 1, false}, numberedEdge{101, 9, false}, false},
-		{"1,000 moves ago", numberedEdge{1300, 1, false}, numberedEdge{300, 9, false}, false},
-		{"an edge that wrote more than 2^24 times", numberedEdge{1, 1<<24 - 1, false}, numberedEdge{1, 1 << 24, false}, true},
-		{"the edge behind it", numberedEdge{1, 1<<24 + 9, false}, numberedEdge{2, 1, false}, true},
-		{"the edge before it", numberedEdge{2, 1<<24 + 9, false}, numberedEdge{1, 9, false}, false},
-		{"such an edge at last", numberedEdge{9, 1<<32 - 2, false}, numberedEdge{9, 1<<32 - 1, false}, true},
-		{"123 moves before it", numberedEdge{250, 1 << 27, false}, numberedEdge{127, 9, false}, false},
-		{"an edge of the last release behind it", numberedEdge{250, 1 << 27, false}, numberedEdge{251, 1, true}, true},
-		{"an edge of the last release, 130 moves behind an early one that wrote more than 2^24 times", numberedEdge{100, 1 << 27, false}, numberedEdge{230, 1, true}, true},
-		{"an edge of the last release", numberedEdge{2, 1, false}, numberedEdge{3, 1, true}, true},
-		{"behind an edge of the last release", numberedEdge{2, 1, true}, numberedEdge{3, 1, false}, true},
-		{"an edge of the last release, late", numberedEdge{300, 1, true}, numberedEdge{301, 1, true}, true},
-		{"back to the last release, late", numberedEdge{300, 1, false}, numberedEdge{301, 1, true}, true},
-		{"back to the last release, and before that", numberedEdge{301, 1, false}, numberedEdge{300, 1, true}, false},
-		{"from the last release, late", numberedEdge{300, 1, true}, numberedEdge{301, 1, false}, true},
+		{"the next request", numberedEdge{1, 1}, numberedEdge{1, 2}, true},
+		{"a repetition", numberedEdge{1, 2}, numberedEdge{1, 2}, false},
+		{"a late one", numberedEdge{1, 2}, numberedEdge{1, 1}, false},
+		{"the next edge", numberedEdge{1, 9}, numberedEdge{2, 1}, true},
+		{"the edge before", numberedEdge{2, 1}, numberedEdge{1, 9}, false},
+		{"after 126 moves", numberedEdge{1, 1}, numberedEdge{127, 1}, true},
+		{"after 127 moves", numberedEdge{1, 1}, numberedEdge{128, 1}, true},
+		{"after 128 moves", numberedEdge{1, 1}, numberedEdge{129, 1}, true},
+		{"after 200 moves", numberedEdge{1, 1}, numberedEdge{201, 1}, true},
+		{"after 256 moves", numberedEdge{1, 1}, numberedEdge{257, 1}, true},
+		{"after 1,000 moves", numberedEdge{300, 5}, numberedEdge{1300, 1}, true},
+		{"a repetition after 300 moves", numberedEdge{300, 2}, numberedEdge{300, 2}, false},
+		{"128 moves ago", numberedEdge{129, 1}, numberedEdge{1, 1}, false},
+		{"100 moves ago", numberedEdge{201, 1}, numberedEdge{101, 9}, false},
+		{"1,000 moves ago", numberedEdge{1300, 1}, numberedEdge{300, 9}, false},
+		{"an edge that wrote more than 2^24 times", numberedEdge{1, 1<<24 - 1}, numberedEdge{1, 1 << 24}, true},
+		{"the edge behind it", numberedEdge{1, 1<<24 + 9}, numberedEdge{2, 1}, true},
+		{"the edge before it", numberedEdge{2, 1<<24 + 9}, numberedEdge{1, 9}, false},
+		{"such an edge at last", numberedEdge{9, 1<<32 - 2}, numberedEdge{9, 1<<32 - 1}, true},
+		{"123 moves before it", numberedEdge{250, 1 << 27}, numberedEdge{127, 9}, false},
 	} {
 		s := newNumberedStore(t)
 		if !writeBy(s, c.last, 50) {

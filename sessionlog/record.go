@@ -267,27 +267,6 @@ func ParseBlock(p []byte) (Block, error) {
 	return k, nil
 }
 
-// Rebase returns a write with the number by added to Previous, modulo 2^64, for a log whose sequences
-// are not those of its store. A write without a previous one, and one that is not of a format that
-// this program knows, are returned as they are.
-func Rebase(p []byte, by uint64) []byte {
-	r := newReader(p)
-	if r.Uint8() != format.Oldest || by == 0 {
-		return p
-	}
-	for range 3 { // epoch, owner, number
-		r.uint()
-	}
-	head := p[:len(p)-len(r.Rest())]
-	previous := r.uint()
-	if r.Err() != nil || previous == 0 {
-		return p
-	}
-	b := make([]byte, 0, len(p)+binary.MaxVarintLen64)
-	b = binary.AppendUvarint(append(b, head...), previous+by)
-	return append(b, r.Rest()...)
-}
-
 // order is the order of the records in a block. Each comes at most once.
 var order = [...]RecordKind{
 	RecordOpen, RecordAdopt, RecordCkpt, RecordRX, RecordTX, RecordTXAck, RecordLink, RecordHand, RecordClose,

@@ -107,10 +107,10 @@ func (s Names) StoreKeyframe(n int, space string, number uint64) string {
 func (s Names) StoreKeyframeAll(n int) string { return s.join("store", strconv.Itoa(n), "k", ">") }
 
 // StoreInput returns the subject on which a stream with a secret takes the record that it stores
-// under a subject. It is that subject if the secret is empty.
+// under a subject.
 func (s Names) StoreInput(stored, secret string) string {
 	n, rest, ok := s.ParseStore(stored)
-	if !ok || secret == "" {
+	if !ok {
 		return stored
 	}
 	return s.join("store", strconv.Itoa(n), secret, rest)

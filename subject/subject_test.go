@@ -123,7 +123,6 @@ func TestStoreSubjects(t *testing.T) {
 		{s.StoreKeyframeAll(7), "dnp.v1.store.7.k.>"},
 		{s.StoreInput(s.StoreKeyframe(7, "demo", 12), "SECRET"), "dnp.v1.store.7.SECRET.k.demo.12"},
 		{s.StoreInput(s.StoreAll(7), "SECRET"), "dnp.v1.store.7.SECRET.>"},
-		{s.StoreInput(s.StoreOwn(7), ""), "dnp.v1.store.7.own"},
 		{s.StoreInputs("SECRET").From, "dnp.v1.store.*.SECRET.>"},
 		{s.StoreInputs("SECRET").To, "dnp.v1.store.{{wildcard(1)}}.>"},
 		{s.StoreAllShards(), "dnp.v1.store.>"},

@@ -82,7 +82,7 @@ func (c *Config) store() jetstream.Shards {
 	return jetstream.Shards{
 		Shards:     jetstream.Count{N: c.Shards, Key: "dnprelay-shards", Name: "shards"},
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-store-streams", Name: "store streams"},
-		StreamName: StreamName, Subject: s.StoreAll,
+		StreamName: StreamName,
 		Seal: &jetstream.Seal{
 			Key:     "dnprelay-store-secret",
 			Subject: func(n int, secret string) string { return s.StoreInput(s.StoreAll(n), secret) },
@@ -99,19 +99,11 @@ func (c *Config) store() jetstream.Shards {
 	}
 }
 
-// SetSealed seals the store streams of a deployment, or opens them again; see [jetstream.Seal]. The
-// connection needs the rights of an admin. Relays of a release that knows no seals lose their
-// shards to sealed streams, and do not start with them.
-func SetSealed(ctx context.Context, nc *nats.Conn, subjects subject.Names, sealed bool) error {
-	c := Config{Subjects: subjects}
-	return c.store().SetSealed(ctx, nc, sealed)
-}
-
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
 	cfg        Config
 	streams    []natsjs.Stream
-	secrets    []atomic.Pointer[string] // of the streams; empty for one that is not sealed
+	secrets    []atomic.Pointer[string] // of the streams
 	maintainer *jetstream.Maintainer
 	heard      []heard // of the streams
 	shards     []*shard
@@ -149,25 +141,12 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 		secret := store.SecretOf(g, is.Config)
 		l.secrets[g].Store(&secret)
 	}
-	open := 0
 	for g, s := range streams {
 		seen(g, s.CachedInfo())
-		if *l.secrets[g].Load() == "" {
-			open++
-		}
-	}
-	if open > 0 {
-		cfg.Log.Warn("the store takes records on subjects without secrets, so that relays of the last release work, and whoever may use JetStream can take shards from relays; run dnpctl seal when every relay is of this release", "streams", open)
 	}
 	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
 		Conn: cfg.Conn, Streams: streams, Check: store.Check, Seen: seen, Replaced: l.replaced, Log: cfg.Log,
-		Want: func(g int) natsjs.StreamConfig {
-			c := store.Stream(g, time.Now(), l.heard[g].highest.Load())
-			if *l.secrets[g].Load() != "" { // as it was: others may not know seals
-				c = store.Sealed(g, c)
-			}
-			return c
-		},
+		Want: func(g int) natsjs.StreamConfig { return store.Stream(g, time.Now(), l.heard[g].highest.Load()) },
 	})
 	for n := range cfg.Shards {
 		l.shards = append(l.shards, newShard(l, n))

@@ -141,13 +141,9 @@ func (c *checkCommand) lifetime() time.Duration {
 	return min(max(30*time.Second, 2*c.Timeout.Round(time.Second)), replication.TTLMax)
 }
 
-// make makes the state. A relay of a release before times to live refuses one, and gets none.
+// make makes the state.
 func (r *checkRun) make(ctx context.Context) error {
 	err := r.publish(ctx, r.put)
-	if payload.HasCode(err, replication.CodeBadRequest) && r.put["ttl"] != nil {
-		delete(r.put, "ttl")
-		err = r.publish(ctx, r.put)
-	}
 	if err == nil {
 		r.ended = false
 		r.established(0)

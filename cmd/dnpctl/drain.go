@@ -29,7 +29,7 @@ type drainCommand struct {
 	Timeout   time.Duration `default:"90s" help:"With --wait: fail after this time. An edge needs up to its --drain-timeout and --drain-linger."`
 	JSON      bool          `name:"json" env:"-" help:"Print one JSON object per line: event (draining, sessions, ended), sessions (how many), outcome (handed_over, closed, or nothing if the edge does not say), reason."`
 	Node      string        `arg:"" help:"Name of the edge, as dnpctl nodes lists it, to ask over NATS; or the address of its --http, ADDRESS:PORT or http://ADDRESS:PORT, to ask there."`
-	HTTPToken string        `name:"http-token" aliases:"token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"With an address: file with the token of the edge's own --http-token; empty = none, for an edge on this machine without --http-token."`
+	HTTPToken string        `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"With an address: file with the token of the edge's own --http-token; empty = none, for an edge on this machine without --http-token."`
 
 	NATSLogin `group:"NATS"`
 }

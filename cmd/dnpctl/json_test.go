@@ -65,7 +65,6 @@ var jsonElsewhere = map[string]string{
 	"conform": "TestConformJSON",
 	"bench":   "TestBench",
 	"command": "TestCommandJSON",
-	"seal":    "TestSealJSON",
 	"tap":     "TestTapJSON",
 }
 
@@ -123,14 +122,6 @@ func TestConformJSON(t *testing.T) {
 	} {
 		if got := stepJSON(c.step); got != c.want {
 			t.Errorf("%v is %s, want %s", c.step, got, c.want)
-		}
-	}
-}
-
-func TestSealJSON(t *testing.T) {
-	for open, want := range map[bool]string{false: `{"sealed":true}`, true: `{"sealed":false}`} {
-		if got := (&sealCommand{Open: open, JSON: true}).sealed(); got != want {
-			t.Errorf("with --open=%t it prints %s, want %s", open, got, want)
 		}
 	}
 }

@@ -27,7 +27,6 @@
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl kick demo alice                         end the sessions of a client
 //	dnpctl drain edge-1                            make an edge hand its sessions over and end
-//	dnpctl seal                                    hide the subjects of the store after an upgrade
 //
 // A file has the commands of one topic: publish.go and query.go those of a game server, watch.go, set.go and
 // send.go those of a client, look.go and top.go those of people who look, tap.go the replication. Begin with nats.go
@@ -67,7 +66,6 @@ type commands struct {
 	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
 	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
-	Seal       sealCommand        `cmd:"" help:"Hide the subjects of the store's streams, once no relay is of the last release; needs the NATS user admin."`
 	Context    contexts.Command   `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
 	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
 }

@@ -158,7 +158,7 @@ func (r *testRelay) clients(m *nats.Msg) {
 	entry := inspect.Client{Client: "c1", Session: "m", Edge: "edge-1", Address: "192.0.2.0/24", Carrier: "udp", Links: inspect.Links{Up: 3}}
 	respond(m, inspect.ClientsAnswer{Head: inspect.NewHead("edge-1", "edge", nil), List: inspect.List[inspect.Client]{Entries: []inspect.Client{entry}}})
 	if q, err := inspect.ParseClients(m.Data); err == nil && q.Selects() {
-		respond(m, r.near(q)) // edge-1 is of a release that does not select, so c1 is none of those
+		respond(m, r.near(q)) // edge-1 does not select, so c1 is none of those
 	}
 }
 

@@ -2,7 +2,6 @@
 // deployment, or as an account for each of several.
 //
 //	go run ./deploy/nats > deploy/nats/roles.conf
-//	go run ./deploy/nats -last-release > deploy/nats/roles-upgrade.conf
 //	go run ./deploy/nats -account a -prefix a.v1 > a.conf
 package main
 
@@ -20,10 +19,9 @@ func main() {
 	shards := flag.Int("shards", 64, "--shards of the deployment")
 	streams := flag.Int("store-streams", 4, "--store-streams of the deployment")
 	none := flag.Bool("no-log", false, "for edges with --session-durability none: take the rights to JetStream from edges and game servers")
-	last := flag.Bool("last-release", false, "also let nodes of the last release work, for the time of an upgrade")
 	flag.Parse()
 	subjects := subject.Names{Prefix: *prefix}
-	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams, NoLog: *none, LastRelease: *last})
+	table := natsroles.Table(natsroles.Config{Subjects: subjects, StoreStreams: *streams, NoLog: *none})
 	if *account == "" {
 		fmt.Print(natsroles.Render(table))
 		return

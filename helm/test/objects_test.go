@@ -167,11 +167,6 @@ func TestDefaults(t *testing.T) {
 	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["nats-server.conf"], "include ./roles.conf") || conf["roles.conf"] == "" {
 		t.Error("NATS has no permissions")
 	}
-	const wide = `"dnp.v1.shard.*.publish.*"` // which edges of the last release need
-	upgrading := find[core.ConfigMap](t, mustRender(t, "--set=nats.lastRelease=true"), "r1-nats").Data["roles.conf"]
-	if strings.Contains(find[core.ConfigMap](t, all, "r1-nats").Data["roles.conf"], wide) || !strings.Contains(upgrading, wide) {
-		t.Error("want roles for nodes of the last release with nats.lastRelease, and only then")
-	}
 	gossip := find[core.Service](t, all, "r1-dnprelay-gossip").Spec
 	if gossip.ClusterIP != "None" || !gossip.PublishNotReadyAddresses || len(gossip.Ports) != 2 || gossip.Ports[0].Protocol == gossip.Ports[1].Protocol {
 		t.Errorf("gossip is %+v", gossip)

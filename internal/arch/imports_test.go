@@ -55,7 +55,6 @@ var rules = map[string][]string{
 
 	"sessionlog":           {"dnp", "dnp/command", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/memlog":    {"sessionlog", "internal/fence"},
-	"sessionlog/movelog":   {"sessionlog", "dnp/wire", "internal/fence", "internal/format"},
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
 	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},

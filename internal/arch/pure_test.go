@@ -14,11 +14,11 @@ import (
 var pure = []string{
 	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/command", "dnp/outbox", "dnp/dnptest",
 	"interest", "replication", "replication/view", "replication/payload",
-	"cluster", "cluster/forward", "sessionlog", "sessionlog/movelog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "publisher/layout", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/edge/lludp/viewer", "internal/edge/variant/protocol", "internal/turn/heap", "internal/inspect", "internal/top", "internal/latency", "internal/simnet",
+	"cluster", "cluster/forward", "sessionlog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "publisher/layout", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/edge/lludp/viewer", "internal/edge/variant/protocol", "internal/turn/heap", "internal/inspect", "internal/top", "internal/latency", "internal/simnet",
 }
 
 // shells are single files of pure packages that bring them to a real network.
-var shells = []string{"dnp/dnptest/udp.go", "sessionlog/movelog/log.go", "sessionlog/quorumlog/log.go"}
+var shells = []string{"dnp/dnptest/udp.go", "sessionlog/quorumlog/log.go"}
 
 // impure are the standard packages that let in what a pure package must not
 // have, with all their subpackages; exempt are the exceptions.

@@ -169,7 +169,7 @@ func (d *dev) openEdge(ctx context.Context, c *DevCommand) (health func() teleme
 		return nil, err
 	}
 	d.logs, err = OpenDurable(ctx, &c.Sessions, d.name, func() (*natsbus.Bus, error) { return d.connect("log") }, nil,
-		d.subjects, time.Second, func() bool { return true }, d.log)
+		d.subjects, time.Second, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -47,10 +47,9 @@ type OpenAffinity func(urls []string, node string, log *slog.Logger) (Affinity, 
 
 // OpenDurable opens the session log that the flags name; nil if they name none. connect
 // makes a connection to NATS, which the caller closes after Run. timeout is how long JetStream may be
-// unavailable; 0 is without limit. agreed reports whether all edges of the cluster know session logs in
-// three copies. affinity may be nil if the flags name no Redis.
+// unavailable; 0 is without limit. affinity may be nil if the flags name no Redis.
 func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect func() (*natsbus.Bus, error), affinity OpenAffinity,
-	subjects subject.Names, timeout time.Duration, agreed func() bool, log *slog.Logger) (d *Durable, err error) {
+	subjects subject.Names, timeout time.Duration, log *slog.Logger) (d *Durable, err error) {
 	if c.SessionDurability != "log" {
 		return nil, nil
 	}
@@ -64,7 +63,7 @@ func OpenDurable(ctx context.Context, c *config.Sessions, node string, connect f
 		}
 	}
 	err = openStore(ctx, timeout, "--session-replicas", log, func(ctx context.Context) (err error) {
-		if d.log, err = openSessionLog(ctx, c, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Log: log}, agreed); err == nil {
+		if d.log, err = openSessionLog(ctx, c.SessionReplicas, natslog.Config{Conn: d.bus.Conn(), Subjects: subjects, Log: log}); err == nil {
 			d.from, err = natsfrom.Open(ctx, natsfrom.Config{Conn: d.bus.Conn(), Subjects: subjects, Replicas: c.SessionReplicas, Log: log})
 		}
 		return err
@@ -79,7 +78,7 @@ func (d *Durable) Edge(forwarding *Forwarding) *edge.Durable {
 		return nil
 	}
 	e := &edge.Durable{
-		Ports: takeover.Ports{Log: d.log, Secret: d.log.replicated.Secret(), OnForgot: d.log.onForgot, AnswerOnly: d.flags.AnswerOnly},
+		Ports: takeover.Ports{Log: d.log, Secret: d.log.secret(), OnForgot: d.log.onForgot, AnswerOnly: d.flags.AnswerOnly},
 		From:  fromNATS{d.from}, Missing: d.missing, DrainLinger: d.flags.DrainLinger,
 	}
 	if d.affinity != nil {
@@ -96,7 +95,7 @@ func (d *Durable) key(node string) []byte {
 	if d == nil {
 		return nil
 	}
-	return append(append([]byte("edge "), d.log.replicated.Secret()...), node...)
+	return append(append([]byte("edge "), d.log.secret()...), node...)
 }
 
 // Maintain makes the streams of the log again that are deleted, until ctx ends. It returns an error

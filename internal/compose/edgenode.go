@@ -20,7 +20,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/edge/fanout"
 	"github.com/dnprelay/dnprelay/internal/edge/login"
-	"github.com/dnprelay/dnprelay/internal/format"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"golang.org/x/sync/errgroup"
 )
@@ -120,7 +119,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 func (n *edgeNode) open(ctx context.Context) (err error) {
 	c := n.flags
 	connect := func() (*natsbus.Bus, error) { return n.dial(ctx, &c.Cluster) }
-	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, c.OpenAffinity, n.subjects, c.StartTimeout, n.knowCopies, n.log); err != nil {
+	if n.durable, err = OpenDurable(ctx, &c.Sessions, n.name, connect, c.OpenAffinity, n.subjects, c.StartTimeout, n.log); err != nil {
 		return err
 	}
 	if err := n.join(&c.Gossip, cluster.RoleEdge); err != nil {
@@ -151,15 +150,6 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		n.forward.Serve(n.edge)
 	}
 	return nil
-}
-
-// knowCopies reports whether all members of the cluster know session logs in three copies. Without
-// gossip, only the operator can know that.
-func (n *edgeNode) knowCopies() bool {
-	if n.gossip == nil {
-		return n.flags.SessionLogMode == "quorum"
-	}
-	return n.gossip.Roster().Format() >= format.Copies
 }
 
 // requestDrain calls tell with what happens to sessions, and then makes run end as if its context had ended.

@@ -12,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/login"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/sessionlog/natslog"
 )
 
 // A node reads the files of its flags before it starts anything, so that an operator hears of a wrong file
@@ -64,7 +65,7 @@ func pairProblems(list *config.Problems, flag, cert, key string, check func(cert
 // storeProblem returns an error of JetStream about a stream that contradicts the flags, as a problem with the flags.
 // replicas is the flag with the number of copies of each stream.
 func storeProblem(err error, replicas string) error {
-	if errors.Is(err, jetstream.ErrReplicas) {
+	if errors.Is(err, jetstream.ErrReplicas) || errors.As(err, new(*natslog.CopiesError)) {
 		err = fmt.Errorf("%s: %w", replicas, err)
 	}
 	return &config.UsageError{Problem: err.Error()}

@@ -224,8 +224,7 @@ func (e *Edge) Problems() (list Problems) {
 // Sessions are the flags about sessions that outlive their edge.
 type Sessions struct {
 	SessionDurability string        `default:"none" want:"none,log" help:"What happens to sessions when this edge drains or dies: none = they end, log = other edges continue them from a log in JetStream."`
-	SessionReplicas   int           `default:"1" want:"1..5" help:"Number of replicas for the streams of that log and of clients' messages when the edge creates them; 3 in a cluster of NATS servers."`
-	SessionLogMode    string        `default:"auto" want:"auto,quorum,replicated" help:"Where that log lives: quorum = in three copies, each on a NATS server of its own with the tag dnprelay-log-1, -2 or -3, so that the death of a server delays nothing; replicated = in streams that JetStream replicates, which elect a leader for 4 to 9 s when a server dies; auto = quorum where there are three such servers and --session-replicas is 3 or more. Sessions move when it changes."`
+	SessionReplicas   int           `default:"1" want:"1..3" help:"Number of copies of that log: 1 or 3. Each of 3 lies on a NATS server of its own with the tag dnprelay-log-1, -2 or -3, so that the death of a server delays nothing. The stream of clients' messages has as many replicas. All edges need the same number; to change it ends all sessions, see deploy/RUNBOOK.md."`
 	Redis             string        `env:"DNP_REDIS" placeholder:"URL[,URL]" help:"Redis that stores which edge serves which session: redis://[user:password@]host:port[/db], or rediss:// for TLS. With two servers, which need not know each other, edges write to both and do without either. Empty = edges ask the log alone, and do not notice silent clients of a dead edge."`
 	DrainTimeout      time.Duration `default:"55s" want:"5s..1h" help:"Longest time to hand sessions over after the first SIGTERM or SIGINT. With --session-durability none, the time over which the edge closes its sessions, evenly, but for the last 2 s."`
 	DrainLinger       time.Duration `default:"3s" want:"0s..1m" help:"How long to forward datagrams after all sessions are handed over."`
@@ -234,8 +233,8 @@ type Sessions struct {
 
 // Problems lists what is wrong with s.
 func (s *Sessions) Problems() (list Problems) {
-	if s.SessionLogMode == "quorum" && (s.SessionDurability != "log" || s.SessionReplicas < 3) {
-		list.Add("--session-log-mode", "quorum needs --session-durability log and --session-replicas 3")
+	if s.SessionReplicas == 2 {
+		list.Add("--session-replicas", "want 1 or 3, got 2")
 	}
 	if s.Redis == "" {
 		return list

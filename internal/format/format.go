@@ -11,14 +11,7 @@ package format
 // The formats that this program reads.
 const (
 	Oldest = 1
-	Newest = Copies
-
-	// Records is the newest form of what nodes store: no record has changed since the first.
-	Records = 1
-
-	// Copies is the format from which on programs know that the log of a session may lie in
-	// three copies; see package movelog.
-	Copies = 2
+	Newest = 1
 
 	// Max is the highest number that may be a format; a higher one is damage.
 	Max = 31
@@ -30,8 +23,8 @@ func ToWrite(lowest func() uint8) uint8 {
 	if lowest == nil {
 		return Oldest
 	}
-	return min(max(lowest(), Oldest), Records)
+	return min(max(lowest(), Oldest), Newest)
 }
 
 // Other reports whether a number is a form of records that this program does not read.
-func Other(n uint8) bool { return n > Records && n <= Max }
+func Other(n uint8) bool { return n > Newest && n <= Max }

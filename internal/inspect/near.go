@@ -100,8 +100,7 @@ func ParseClients(data []byte) (q Query, err error) {
 	return q, nil
 }
 
-// Selects reports whether q asks for some clients only, by what they see. Edges of a release before that answer with
-// all clients, without [Client.Near].
+// Selects reports whether q asks for some clients only, by what they see.
 func (q *Query) Selects() bool { return q.Near != nil || q.Sees != "" }
 
 // A Nearness is how near a place is to the eyes of a client, and whether the client sees the state there.
@@ -121,7 +120,7 @@ func (n *Nearness) Far() float64 {
 	return *n.Distance
 }
 
-// Selected returns the page of an answer to a query that selects clients, without those of an edge that cannot select.
+// Selected returns the page of an answer to a query that selects clients, without those for which it has no [Client.Near].
 func (a ClientsAnswer) Selected() List[Client] {
 	a.Entries = slices.DeleteFunc(a.Entries, func(c Client) bool { return c.Near == nil })
 	return a.List

@@ -59,7 +59,7 @@ func TestParseClients(t *testing.T) {
 	}
 }
 
-// TestSelected drops what an edge says that cannot select.
+// TestSelected drops clients without a nearness.
 func TestSelected(t *testing.T) {
 	var a ClientsAnswer
 	if err := json.Unmarshal([]byte(`{"entries":[{"client":"a"},{"client":"b","near":{"eyes":1}}],"next":"b m"}`), &a); err != nil {

@@ -41,7 +41,6 @@ const (
 	CodeNotFound        = 10037 // no such message
 	codeNoServer        = 10005 // no server can take the stream
 	codeAlone           = 10074 // a server that has no cluster makes no replicas
-	codeOffline         = 10118 // the stream exists, and no server that has it is up
 	codeStale           = 10071 // wrong last sequence: <it>
 	codeBusy            = 10164 // wrong last sequence, because another such write is under way
 	codeBatchIncomplete = 10176 // parts of the batch did not arrive

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +70,6 @@ type maintained struct {
 	state   natsjs.StreamState
 	gone    bool
 	silent  time.Time // since when it does not answer; zero if it does
-	offline bool      // it exists, and its server is away
 }
 
 // refusals are the writes that a stream has not taken since it took the last one: a stream
@@ -138,13 +136,6 @@ func (m *Maintainer) Missing() (names []string) {
 	return names
 }
 
-// Exist reports whether each stream was seen, or is known to be on a server that is away.
-func (m *Maintainer) Exist() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !slices.ContainsFunc(m.streams, func(s maintained) bool { return s.created.IsZero() && !s.offline })
-}
-
 // Run looks after the streams until ctx ends. It returns earlier, with an error that wraps
 // ErrDeployment, if a stream was made again that is not one of this deployment.
 func (m *Maintainer) Run(ctx context.Context) error {
@@ -200,7 +191,6 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 	}
 	if err != nil {
 		m.update(g, func(s *maintained) {
-			s.offline = errors.Is(err, ErrOffline)
 			if s.silent.IsZero() {
 				s.silent = time.Now()
 			}

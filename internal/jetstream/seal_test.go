@@ -14,7 +14,7 @@ import (
 func sealable() Shards {
 	return Shards{
 		Shards: Count{N: 4, Key: "n", Name: "shards"}, Streams: Count{N: 2, Key: "g", Name: "streams"},
-		StreamName: func(g int) string { return []string{"A", "B"}[g] }, Subject: func(n int) string { return []string{"a", "b", "c", "d"}[n] + ".>" },
+		StreamName: func(g int) string { return []string{"A", "B"}[g] },
 		Seal: &Seal{
 			Key: "secret", Subject: func(n int, secret string) string { return []string{"a", "b", "c", "d"}[n] + "." + secret + ".>" },
 			Remove: func(secret string) (from, to string) { return "*." + secret + ".>", "{{wildcard(1)}}.>" },
@@ -32,8 +32,7 @@ func TestSecretOf(t *testing.T) {
 		ok     bool
 	}{
 		{"sealed", func(*natsjs.StreamConfig) {}, true, true},
-		{"opened", func(c *natsjs.StreamConfig) { c.Subjects = []string{"b.>", "d.>"} }, false, true},
-		{"as a release without seals makes it", func(c *natsjs.StreamConfig) { *c = s.Stream(1, time.Now(), 0) }, false, true},
+		{"it listens without the secret", func(c *natsjs.StreamConfig) { c.Subjects = []string{"b.>", "d.>"} }, false, false},
 		{"it would store under the subjects with the secret", func(c *natsjs.StreamConfig) { c.SubjectTransform = nil }, false, false},
 		{"it takes the secret out of other subjects", func(c *natsjs.StreamConfig) { c.SubjectTransform.Source = "*.x.>" }, false, false},
 		{"it stores under other subjects", func(c *natsjs.StreamConfig) { c.SubjectTransform.Destination = "x.{{wildcard(1)}}.>" }, false, false},
@@ -41,10 +40,10 @@ func TestSecretOf(t *testing.T) {
 		{"its metadata have no secret", func(c *natsjs.StreamConfig) { delete(c.Metadata, "secret") }, false, false},
 		{"it listens on half", func(c *natsjs.StreamConfig) { c.Subjects = c.Subjects[:1] }, false, false},
 		{"it listens on more", func(c *natsjs.StreamConfig) { c.Subjects = append(c.Subjects, "b.>") }, false, false},
-		{"another stream's subjects", func(c *natsjs.StreamConfig) { c.Subjects = s.seal(0, *c).Subjects }, false, false},
+		{"another stream's subjects", func(c *natsjs.StreamConfig) { c.Subjects = s.sealed(0, c.Metadata["secret"]) }, false, false},
 		{"a stream of another deployment", func(c *natsjs.StreamConfig) { c.Metadata["n"] = "8" }, true, false},
 	} {
-		is := s.Sealed(1, s.Stream(1, time.Now(), 0))
+		is := s.Stream(1, time.Now(), 0)
 		secret := is.Metadata["secret"]
 		if len(secret) < 26 || !slices.Equal(is.Subjects, []string{"b." + secret + ".>", "d." + secret + ".>"}) {
 			t.Fatalf("a sealed stream is %+v", is)
@@ -60,11 +59,7 @@ func TestSecretOf(t *testing.T) {
 			t.Errorf("%s: the check says %v, want ok=%v", c.why, err, c.ok)
 		}
 	}
-	if first, second := s.Sealed(0, s.Stream(0, time.Now(), 0)), s.Sealed(0, s.Stream(0, time.Now(), 0)); s.SecretOf(0, first) == s.SecretOf(0, second) {
+	if first, second := s.Stream(0, time.Now(), 0), s.Stream(0, time.Now(), 0); s.SecretOf(0, first) == s.SecretOf(0, second) {
 		t.Error("two streams have the same secret")
-	}
-	s.Seal = nil
-	if is := sealable(); s.Check(0, is.Sealed(0, is.Stream(0, time.Now(), 0))) == nil {
-		t.Error("a program without seals takes a sealed stream")
 	}
 }

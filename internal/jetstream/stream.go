@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,17 +23,13 @@ var ErrDeployment = errors.New("the stream belongs to another deployment")
 // ErrNoServer says that no NATS server that is up has the tag with which a stream is placed.
 var ErrNoServer = errors.New("no NATS server has the tag")
 
-// ErrOffline says that a stream exists, and that no NATS server which has it is up.
-var ErrOffline = errors.New("the server of the stream is away")
-
 // ErrReplicas says that a stream has, or can have, fewer replicas than the configured number, so that waiting does
 // not help.
 var ErrReplicas = errors.New("too few replicas")
 
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
 // that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
-// server can take a stream that want places, ErrReplicas if the server has no cluster, and ErrOffline if no server
-// is up that has it.
+// server can take a stream that want places, and ErrReplicas if the server has no cluster.
 func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() natsjs.StreamConfig) (natsjs.Stream, error) {
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -52,9 +49,6 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 			err = fmt.Errorf("%w: want %d, and the NATS server belongs to no cluster, so it makes 1", ErrReplicas, c.Replicas)
 		}
 	}
-	if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeOffline {
-		err = fmt.Errorf("%w: %w", ErrOffline, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
@@ -73,10 +67,10 @@ type Count struct {
 type Shards struct {
 	Shards, Streams Count
 	StreamName      func(g int) string
-	Subject         func(shard int) string // pattern of all subjects of a shard
+	Subject         func(shard int) string // pattern of all subjects of a shard, if the streams are not sealed
 
-	// Config has what is special about the streams, and Features describes that for errors. With
-	// AllowDirect any server that has a stream answers direct gets, all but one with an old state.
+	// Config has what is special about the streams, with metadata besides the counts, and Features describes that
+	// for errors. With AllowDirect any server that has a stream answers direct gets, all but one with an old state.
 	Config   natsjs.StreamConfig
 	Features string
 
@@ -84,26 +78,21 @@ type Shards struct {
 	// SecretText is the text of a stream that is made again; empty for a new one.
 	Secret, SecretText string
 
-	// Seal says how the streams are sealed; nil for streams that are not. Open seals the streams that it
-	// makes, unless highest knows of a former one: then nodes run, perhaps of a release that knows no seals.
+	// Seal says how the streams are sealed; nil for streams that are not.
 	Seal *Seal
 }
 
 // Open opens the streams, and makes those that do not exist. highest is called before a stream
 // is made, and returns the highest sequence that is known from former streams; nil stands for
-// none. The error wraps ErrDeployment if a stream has other subjects, counts or features.
+// none. The error wraps ErrDeployment if a stream has other subjects, counts or features, or is not sealed.
 func (s *Shards) Open(ctx context.Context, nc *nats.Conn, highest func() uint64) (all []natsjs.Stream, err error) {
 	for g := range s.Streams.N {
-		var known uint64
 		stream, err := OpenStream(ctx, nc, s.StreamName(g), func() natsjs.StreamConfig {
+			var known uint64
 			if highest != nil {
 				known = highest()
 			}
-			c := s.Stream(g, time.Now(), known)
-			if s.Seal != nil && known == 0 {
-				c = s.Sealed(g, c)
-			}
-			return c
+			return s.Stream(g, time.Now(), known)
 		})
 		if err == nil {
 			err = s.Check(g, stream.CachedInfo().Config)
@@ -137,15 +126,21 @@ func firstSequence(now time.Time, highest uint64) uint64 {
 	return max(clock, highest+sequenceMargin)
 }
 
-// Stream returns the configuration of the g-th stream, whose sequences begin above highest.
+// Stream returns the configuration of the g-th stream, whose sequences begin above highest. A sealed one has a new
+// secret each time.
 func (s *Shards) Stream(g int, now time.Time, highest uint64) natsjs.StreamConfig {
 	c := s.Config
 	c.Name = s.StreamName(g)
 	c.Storage = natsjs.FileStorage
 	c.FirstSeq = firstSequence(now, highest)
 	c.AllowMsgTTL = true
-	c.Subjects = s.subjects(g, s.Subject)
 	c.Metadata = map[string]string{s.Shards.Key: strconv.Itoa(s.Shards.N), s.Streams.Key: strconv.Itoa(s.Streams.N)}
+	maps.Copy(c.Metadata, s.Config.Metadata)
+	if s.Seal != nil {
+		s.seal(g, &c)
+	} else {
+		c.Subjects = s.subjects(g, s.Subject)
+	}
 	if g == 0 && s.Secret != "" {
 		c.Metadata[s.Secret] = cmp.Or(s.SecretText, rand.Text())
 	}
@@ -170,7 +165,10 @@ func (s *Shards) Check(g int, got natsjs.StreamConfig) error {
 			return fmt.Errorf("%w: stream %s was made for %s %s, this node is configured for %d", ErrDeployment, got.Name, has, c.Name, c.N)
 		}
 	}
-	if !slices.Equal(got.Subjects, want.Subjects) && s.SecretOf(g, got) == "" { // the error must not have a secret
+	switch {
+	case s.Seal != nil && s.SecretOf(g, got) == "":
+		return fmt.Errorf("%w: stream %s does not listen on just the subjects with its secret", ErrDeployment, got.Name)
+	case s.Seal == nil && !slices.Equal(got.Subjects, want.Subjects):
 		return fmt.Errorf("%w: stream %s does not listen on %v", ErrDeployment, got.Name, want.Subjects)
 	}
 	if max(got.MaxMsgsPerSubject, 0) != max(want.MaxMsgsPerSubject, 0) || // 0 and -1 are no limit

@@ -56,14 +56,10 @@ type Config struct {
 	// NoLog takes the rights to JetStream from edges and game servers, which need none if edges run
 	// with --session-durability none.
 	NoLog bool
-
-	// LastRelease adds what nodes of the last release need, for the time of an upgrade: edges
-	// publish the groups of logins, and relays and edges share inboxes.
-	LastRelease bool
 }
 
-// logStreams is the number of streams with the session logs of edges that JetStream replicates. Besides there are
-// logCopies copies, with logCopyStreams streams each.
+// logStreams is the number of streams with the session logs of edges, if there is one copy of each. Else there are
+// logCopies copies, with logCopyStreams streams each, and the first of the streams for one copy.
 const (
 	logStreams     = 16
 	logCopies      = 3
@@ -73,13 +69,7 @@ const (
 // Table returns the roles.
 func Table(c Config) []Role {
 	c.StoreStreams = cmp.Or(c.StoreStreams, 4)
-	relay, edge := c.relay(), c.edge()
-	if c.LastRelease {
-		publish := shard(c.Subjects, "publish", "*")
-		relay.Publish, relay.Subscribe = append(relay.Publish, publish), append(relay.Subscribe, nodeInboxes)
-		edge.Publish, edge.Subscribe = append(edge.Publish, publish), append(edge.Subscribe, nodeInboxes)
-	}
-	return []Role{relay, edge, c.publisher(), c.observer(), c.admin()}
+	return []Role{c.relay(), c.edge(), c.publisher(), c.observer(), c.admin()}
 }
 
 // relay holds spaces: it receives publishes, queries and writes, and writes to the store.

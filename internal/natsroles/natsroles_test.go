@@ -10,7 +10,7 @@ import (
 // TestRightsToAnswer checks what makes a right to answer a right to publish anywhere: a role that has it
 // and can send messages to itself names any subject in such a message, and answers there.
 func TestRightsToAnswer(t *testing.T) {
-	for _, c := range []Config{{}, {NoLog: true}, {LastRelease: true}} {
+	for _, c := range []Config{{}, {NoLog: true}} {
 		for _, r := range Table(c) {
 			for _, p := range r.Publish {
 				for _, s := range r.Subscribe {
@@ -40,7 +40,7 @@ func overlap(a, b string) bool {
 // TestDirectGets checks that no role but the admin may ask for direct gets. JetStream publishes the answer, which has nothing but
 // what somebody stored, wherever the request says: an edge could publish anything in the account.
 func TestDirectGets(t *testing.T) {
-	for _, c := range []Config{{}, {NoLog: true}, {LastRelease: true}} {
+	for _, c := range []Config{{}, {NoLog: true}} {
 		for _, r := range Table(c) {
 			n := 0
 			for _, p := range r.Publish {

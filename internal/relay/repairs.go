@@ -15,8 +15,7 @@ import (
 // loses nothing. Here an answer may be lost in part, and its repetition, which has only what was lost,
 // must not wait: half as much as the first answer is free, and repairFree is.
 //
-// A requester is a subject for answers: all workers of an edge have one. Edges of earlier releases have
-// one for each worker, which therefore do not wait for each other.
+// A requester is a subject for answers: all workers of an edge have one.
 const (
 	repairWindow  = 3 * time.Second
 	repairFree    = 64 << 10 // bytes of keyframes behind the first answer

@@ -105,7 +105,6 @@ func nodeMetrics(t *testing.T) map[string]*metric {
 	d := start(t, "relay", "dev", "--listen", "udp://"+ports[6], "--nats-listen", "127.0.0.1:0", "--http", ports[2], "--open-space", "zanzibar")
 	r.says("serving shards")
 	e.says("bus reached")
-	e.says("copies of the session log were found")
 	d.says("dnpctl watch")
 	play(t, nats, ports[1], ports[5])
 	play(t, "", ports[2], ports[6]) // relay dev has a demo

@@ -99,7 +99,7 @@ var ruleMutants = []mutants.Mutant{
 
 	// What replicas ask for, and what a compromised edge may ask for.
 	{Name: "states_before_their_time", File: "replication/replicadoubt.go", Old: "|| r.seq < held.header.Seq {", New: "{", Package: "replication", Run: "^TestStatesInTime$"},
-	{Name: "earlier_release_is_asked_for_ever", File: "replication/replicadoubt.go", Old: "if d.tries > doubtTries || d.cycle > doubtCycle {", New: "if false {", Package: "replication", Run: "^TestHolderOfEarlierRelease$"},
+	{Name: "unanswered_is_asked_for_ever", File: "replication/replicadoubt.go", Old: "if d.tries > doubtTries || d.cycle > doubtCycle {", New: "if false {", Package: "replication", Run: "^TestUnansweredDoubt$"},
 	{Name: "no_audits", File: "replication/replicadoubt.go", Old: "if now.Before(d.auditAt) {", New: "if d.auditAt != d.auditAt.Add(1) {", Package: "replication", Run: "^TestAuditFinds$"},
 	{Name: "extra_state_stays", File: "replication/replicadoubt.go", Old: "r.remove(st)\n\t\t\tr.stats.Keyframed++", New: "_ = st", Package: "replication", Run: "^TestAuditFinds$"},
 	{Name: "whole_state_for_one_value", File: "replication/replicadoubt.go", Old: "st == nil || r.doubt.tries > 1 ||", New: "st == nil || true ||", Package: "replication", Run: "^TestViewsOfWideStates$"},

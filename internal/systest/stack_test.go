@@ -371,7 +371,7 @@ func benchmarkAck(b *testing.B, durability string) {
 		b.Fatal(err)
 	}
 	flags := &config.Sessions{SessionDurability: durability, SessionReplicas: 1}
-	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, nil, subjects, time.Second, func() bool { return true }, log)
+	durable, err := compose.OpenDurable(b.Context(), flags, "e", connect, nil, subjects, time.Second, log)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -77,7 +77,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "forwarding that has no keys", args: "edge serve --session-durability=log --gossip-join=a --forward-listen=:7947 --forward-advertise=192.0.2.1", says: []string{"--forward-listen: needs", "--forward-advertise: needs"}},
 	{why: "Redis without a log", args: "edge serve --redis=redis://a", says: []string{"--redis: needs --session-durability log"}},
 	{why: "addresses of Redis", args: "edge serve --session-durability=log --redis=redis://a,redis://a:6379", says: []string{"--redis: want two different servers"}},
-	{why: "copies without a log", args: "edge serve --session-log-mode=quorum", says: []string{"--session-log-mode: quorum needs"}},
+	{why: "two copies of a log", args: "edge serve --session-durability=log --session-replicas=2", says: []string{"--session-replicas: want 1 or 3, got 2"}},
 
 	{why: "OpenTelemetry", args: "edge serve", env: "OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317 OTEL_EXPORTER_OTLP_PROTOCOL=http OTEL_LOGS_EXPORTER=file OTEL_TRACES_SAMPLER=half OTEL_BSP_MAX_QUEUE_SIZE=x OTEL_RESOURCE_ATTRIBUTES=x",
 		says: []string{"OTEL_EXPORTER_OTLP_ENDPOINT: want http://", "OTEL_EXPORTER_OTLP_PROTOCOL: want grpc", "OTEL_LOGS_EXPORTER: want otlp", "OTEL_TRACES_SAMPLER: ", "OTEL_BSP_MAX_QUEUE_SIZE: want", "OTEL_RESOURCE_ATTRIBUTES: "}},
@@ -87,6 +87,8 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "more replicas than the streams have", args: "relay serve --nats-url=NATS --http= --replicas=2", says: []string{"--replicas: too few replicas: stream DNP_STORE_0 has 1, want 2", "nats stream edit DNP_STORE_0 --replicas 2"}, problems: 1},
 	{why: "other shards than the streams have", args: "relay serve --nats-url=NATS --http= --shards=32", says: []string{"was made for 64 shards, this node is configured for 32"}},
 	{why: "replicas of one server", args: "edge serve --nats-url=NATS --http= --listen=udp://127.0.0.1:0 --session-durability=log --session-replicas=3", says: []string{"--session-replicas: stream DNP_LOG_0: too few replicas: want 3, and the NATS server belongs to no cluster"}},
+	{why: "another number of copies than the log has", args: "edge serve --nats-url=ONECOPY --http= --listen=udp://127.0.0.1:0 --session-durability=log --session-replicas=3",
+		says: []string{"--session-replicas: stream DNP_LOG_0 was made for 1 copy of each session log, this edge is configured for 3. To change the number, which ends all sessions: stop all edges, run `nats stream ls"}},
 
 	{why: "names of spaces and keys", args: "dnpctl get a.b c..d", says: []string{"SPACE: want", "KEY: want"}},
 	{why: "a message to no space", args: "dnpctl send a/b/c text", says: []string{"TARGET: want SPACE"}},
@@ -129,10 +131,15 @@ func TestWrongConfigurations(t *testing.T) {
 	dir, server := wrongFiles(t), natstest.Start(t, 1)
 	first := start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "", "--replicas", "1")
 	first.says("serving shards")
-	first.term()
-	<-first.ended
+	log := natstest.Start(t, 1)
+	edge := start(t, "edge", "serve", "--nats-url", log.URL(), "--http", "", "--listen", "udp://127.0.0.1:0", "--session-durability", "log")
+	edge.says("bus reached")
+	for _, p := range []*process{first, edge} {
+		p.term()
+		<-p.ended
+	}
 	fill := func(text string) string {
-		return strings.NewReplacer("@@", "@"+dir+"/", "@", dir+"/", "NATS", server.URL()).Replace(text)
+		return strings.NewReplacer("@@", "@"+dir+"/", "@", dir+"/", "NATS", server.URL(), "ONECOPY", log.URL()).Replace(text)
 	}
 	for _, c := range wrongConfigurations {
 		t.Run(c.why, func(t *testing.T) {

@@ -24,8 +24,7 @@ const (
 	FlagLast      Flags = 4 // no part with a higher number follows
 	FlagKeyframes Flags = 8 // the parts are keyframes, true at (epoch, seq), not batches
 
-	// Only replicas that asked for such an answer receive these, so that earlier releases,
-	// which do not ask, never see them.
+	// Only replicas that asked for such an answer receive these.
 	FlagStates Flags = 16 // the answer has the states that were asked for, true at (epoch, seq)
 	FlagSums   Flags = 32 // the answer has sums of groups of states instead of records
 )

@@ -19,19 +19,17 @@ import (
 // blockBytes is about the size of the write for one message.
 const blockBytes = 100
 
-func benchStore(b *testing.B, replicas int) (*natstest.Cluster, *Log) {
-	c := natstest.Start(b, replicas)
-	return c, open(b, Config{Conn: c.Connect(b), Replicas: replicas, InFlight: 16384, Timeout: 10 * time.Second})
+func benchStore(b *testing.B) (*natstest.Cluster, *Log) {
+	c := natstest.Start(b, 1)
+	return c, open(b, Config{Conn: c.Connect(b), InFlight: 16384, Timeout: 10 * time.Second})
 }
 
 // BenchmarkAppend has one write under way for each of some sessions, as the product has, and a
 // checkpoint every 32 writes.
 func BenchmarkAppend(b *testing.B) {
-	for _, replicas := range []int{1, 3} {
-		_, l := benchStore(b, replicas)
-		for _, n := range []int{1, 16, 256} {
-			b.Run(fmt.Sprintf("R%d/sessions%d", replicas, n), func(b *testing.B) { appendLoop(b, l, n) })
-		}
+	_, l := benchStore(b)
+	for _, n := range []int{1, 16, 256} {
+		b.Run(fmt.Sprintf("R1/sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
 	}
 }
 
@@ -40,7 +38,7 @@ func BenchmarkCopy(b *testing.B) {
 	for _, streams := range []int{1, 4, 16} {
 		b.Run(fmt.Sprintf("streams%d", streams), func(b *testing.B) {
 			c := natstest.Start(b, Copies)
-			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Streams: streams, Replicas: 3, InFlight: 16384, Timeout: 10 * time.Second})
+			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Streams: streams, InFlight: 16384, Timeout: 10 * time.Second})
 			for _, n := range []int{1, 16, 256} {
 				b.Run(fmt.Sprintf("sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
 			}
@@ -57,7 +55,7 @@ func BenchmarkSync(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			c := natstest.Start(b, Copies, change)
-			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, Replicas: 3, InFlight: 16384, Timeout: 10 * time.Second})
+			l := openCopy(b, Config{Conn: c.Connect(b), Copy: 1, InFlight: 16384, Timeout: 10 * time.Second})
 			for _, n := range []int{1, 16, 256} {
 				b.Run(fmt.Sprintf("sessions%d", n), func(b *testing.B) { appendLoop(b, l, n) })
 			}
@@ -108,12 +106,10 @@ func appendLoop(b *testing.B, l *Log, n int) {
 // BenchmarkTogether compares two ways to store writes of many sessions of one log shard:
 // single publishes in one flush, and an atomic batch, which one stale write fails as a whole.
 func BenchmarkTogether(b *testing.B) {
-	for _, replicas := range []int{1, 3} {
-		c, l := benchStore(b, replicas)
-		for _, n := range []int{8, 64, 256} {
-			b.Run(fmt.Sprintf("R%d/publishes%d", replicas, n), func(b *testing.B) { together(b, l, n) })
-			b.Run(fmt.Sprintf("R%d/atomic%d", replicas, n), func(b *testing.B) { atomically(b, c, n, replicas) })
-		}
+	c, l := benchStore(b)
+	for _, n := range []int{8, 64, 256} {
+		b.Run(fmt.Sprintf("R1/publishes%d", n), func(b *testing.B) { together(b, l, n) })
+		b.Run(fmt.Sprintf("R1/atomic%d", n), func(b *testing.B) { atomically(b, c, n) })
 	}
 }
 
@@ -153,7 +149,7 @@ func together(b *testing.B, l *Log, n int) {
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "writes/s")
 }
 
-func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
+func atomically(b *testing.B, c *natstest.Cluster, n int) {
 	nc := c.Connect(b)
 	js, err := natsjs.New(nc)
 	if err != nil {
@@ -161,7 +157,7 @@ func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 	}
 	subject := "bench" + strconv.Itoa(n)
 	if _, err := js.CreateOrUpdateStream(b.Context(), natsjs.StreamConfig{
-		Name: subject, Subjects: []string{subject + ".*"}, Replicas: replicas, AllowAtomicPublish: true, AllowRollup: true,
+		Name: subject, Subjects: []string{subject + ".*"}, AllowAtomicPublish: true, AllowRollup: true,
 	}); err != nil {
 		b.Fatal(err)
 	}
@@ -200,24 +196,22 @@ func atomically(b *testing.B, c *natstest.Cluster, n, replicas int) {
 
 // BenchmarkRead reads logs with some writes since the checkpoint.
 func BenchmarkRead(b *testing.B) {
-	for _, replicas := range []int{1, 3} {
-		_, l := benchStore(b, replicas)
-		for _, n := range []int{1, 16, 33} {
-			b.Run(fmt.Sprintf("R%d/writes%d", replicas, n), func(b *testing.B) {
-				log, seq := strconv.FormatInt(time.Now().UnixNano(), 36), uint64(0)
-				answers := make(chan sessionlog.Answer, 1)
-				for k := range n {
-					w := sessionlog.Write{Log: log, Expect: seq, Data: make([]byte, blockBytes), Rollup: k == 0}
-					l.Append(w, func(a sessionlog.Answer) { answers <- a })
-					seq = (<-answers).Seq
+	_, l := benchStore(b)
+	for _, n := range []int{1, 16, 33} {
+		b.Run(fmt.Sprintf("R1/writes%d", n), func(b *testing.B) {
+			log, seq := strconv.FormatInt(time.Now().UnixNano(), 36), uint64(0)
+			answers := make(chan sessionlog.Answer, 1)
+			for k := range n {
+				w := sessionlog.Write{Log: log, Expect: seq, Data: make([]byte, blockBytes), Rollup: k == 0}
+				l.Append(w, func(a sessionlog.Answer) { answers <- a })
+				seq = (<-answers).Seq
+			}
+			for b.Loop() {
+				l.Read(log, func(a sessionlog.Answer) { answers <- a })
+				if a := <-answers; len(a.Entries) != n {
+					b.Fatalf("%v with %d entries", a.Verdict, len(a.Entries))
 				}
-				for b.Loop() {
-					l.Read(log, func(a sessionlog.Answer) { answers <- a })
-					if a := <-answers; len(a.Entries) != n {
-						b.Fatalf("%v with %d entries", a.Verdict, len(a.Entries))
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }

@@ -6,17 +6,12 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/natstest"
-	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/sessionlog/logtest"
 )
 
 func TestConformance(t *testing.T) {
-	for _, replicas := range []int{1, 3} {
-		t.Run(fmt.Sprintf("R%d", replicas), func(t *testing.T) {
-			c := natstest.Start(t, replicas)
-			logtest.Run(t, func(t *testing.T) *logtest.Fixture { return store(t, c, replicas) })
-		})
-	}
+	c := natstest.Start(t, 1)
+	logtest.Run(t, func(t *testing.T) *logtest.Fixture { return store(t, c) })
 }
 
 // TestConformanceCopies holds each copy to the same suite.
@@ -33,7 +28,7 @@ func TestConformanceCopies(t *testing.T) {
 func storeOfCopy(t *testing.T, c *natstest.Cluster, copy int) *logtest.Fixture {
 	server := copy - 1
 	p := natstest.NewProxy(t, c, server)
-	cfg := Config{Conn: p.Connect(t, c), Copy: copy, Shards: 4, Streams: 2, Replicas: 3, Timeout: 200 * time.Millisecond}
+	cfg := Config{Conn: p.Connect(t, c), Copy: copy, Shards: 4, Streams: 2, Timeout: 200 * time.Millisecond}
 	hasty := openCopy(t, cfg)
 	cfg.Timeout, cfg.Conn = patience/2, c.Connect(t)
 	a := openCopy(t, cfg)
@@ -56,9 +51,9 @@ func storeOfCopy(t *testing.T, c *natstest.Cluster, copy int) *logtest.Fixture {
 }
 
 // store returns three logs over c. The connection of the hasty one can be disturbed.
-func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Fixture {
+func store(t *testing.T, c *natstest.Cluster) *logtest.Fixture {
 	p := natstest.NewProxy(t, c)
-	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Replicas: replicas, Timeout: 200 * time.Millisecond}
+	cfg := Config{Conn: p.Connect(t, c), Shards: 4, Streams: 2, Timeout: 200 * time.Millisecond}
 	hasty := open(t, cfg)
 	cfg.Timeout = patience / 2
 	cfg.Conn = c.Connect(t)
@@ -74,14 +69,9 @@ func store(t *testing.T, c *natstest.Cluster, replicas int) *logtest.Fixture {
 				p.Cut()
 			case k%12 == 3: // one answer is lost, and those to reads until SetDeaf ends
 				time.AfterFunc(300*time.Millisecond, func() { p.SetDeaf(false) })
-			case k == 25 && replicas == 1:
+			case k == 25:
 				c.Stop(0)
 				c.Restart(t, 0)
-			case k == 25:
-				if leader := c.StreamLeader(StreamName(sessionlog.Shard("SURVIVE", 4) % 2)); leader >= 0 {
-					c.Stop(leader)
-					t.Cleanup(func() { c.Restart(t, leader) })
-				}
 			}
 		},
 		Peace: func() { p.SetDeaf(false) },

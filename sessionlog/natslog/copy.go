@@ -1,6 +1,7 @@
 package natslog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Copies is how many copies of a log there are. The streams of a copy lie on the one server with the tag
+// Copies is how many copies of a log there are, if there is more than one. The streams of a copy lie on the one server with the tag
 // [CopyTag], without replicas, so that writes and reads need no agreement of servers. What is in two copies
 // is certain: package quorumlog makes one log of three copies.
 const Copies = 3
@@ -45,13 +46,51 @@ func (c *Config) subject(n int, log string) string {
 
 func (c *Config) subjects(n int) string { return c.subject(n, "*") }
 
+// copies returns how many copies of each log the deployment has.
+func (c *Config) copies() int {
+	if c.Copy == 0 {
+		return 1
+	}
+	return Copies
+}
+
+// A CopiesError says that a stream was made for another number of copies than the configured one.
+type CopiesError struct {
+	Stream string
+	Has    string // as its metadata say
+	Want   int
+}
+
+// Error says what to do. Edges move no log from one copy to three, or back.
+func (e *CopiesError) Error() string {
+	noun := "copies"
+	if e.Has == "1" {
+		noun = "copy"
+	}
+	return fmt.Sprintf("stream %s was made for %s %s of each session log, this edge is configured for %d. To change the number, which ends all sessions: "+
+		"stop all edges, run `nats stream ls --names | grep ^DNP_LOG_ | xargs -n 1 nats stream rm --force` as admin, and start the edges", e.Stream, e.Has, noun, e.Want)
+}
+
+// Is reports that the error is a jetstream.ErrDeployment.
+func (e *CopiesError) Is(target error) bool { return target == jetstream.ErrDeployment }
+
+// checkCopies returns a CopiesError if a stream was made for another number of copies. Without a number it was made
+// for one copy.
+func (c *Config) checkCopies(got natsjs.StreamConfig) error {
+	if has := cmp.Or(got.Metadata[metaCopies], "1"); has != strconv.Itoa(c.copies()) {
+		return &CopiesError{Stream: got.Name, Has: has, Want: c.copies()}
+	}
+	return nil
+}
+
 // secretTimeout is how long one stream may take to tell the secret.
 const secretTimeout = time.Second
 
-// findSecret returns the secret. The stream DNP_LOG_0 has it, also if there are only copies: JetStream makes
-// one stream of this name, so two edges that begin at once get the same secret. The first stream of each copy
-// has it, too, for the time in which DNP_LOG_0 has no leader, or if it was deleted. findSecret makes
-// DNP_LOG_0 if it certainly does not exist, with the secret of a copy if there is one.
+// findSecret returns the secret. The stream DNP_LOG_0 has it, also if there are three copies: JetStream makes
+// one stream of this name, so two edges that begin at once get the same secret, and the same number of copies. It has
+// three replicas then, and no logs. The first stream of each copy
+// has the secret, too, for the time in which DNP_LOG_0 has no leader, or if it was deleted. findSecret makes
+// DNP_LOG_0 if none of the four exists.
 func (c *Config) findSecret(ctx context.Context) (secret string, err error) {
 	js, err := natsjs.New(c.Conn)
 	if err != nil {
@@ -63,7 +102,7 @@ func (c *Config) findSecret(ctx context.Context) (secret string, err error) {
 	}
 	absent, unknown := 0, error(nil)
 	for _, name := range names {
-		secret, err := secretOf(ctx, js, name)
+		secret, err := c.secretOf(ctx, js, name)
 		switch {
 		case err == nil || errors.Is(err, jetstream.ErrDeployment):
 			return secret, err
@@ -76,32 +115,40 @@ func (c *Config) findSecret(ctx context.Context) (secret string, err error) {
 	if absent < len(names) {
 		return "", fmt.Errorf("find the secret of the session log: %w", unknown)
 	}
-	replicated := *c
-	if c.Copy > 0 {
-		replicated.Copy, replicated.Streams = 0, 0
-		replicated = replicated.withDefaults()
-	}
-	logs := replicated.logs()
-	s, err := jetstream.OpenStream(ctx, c.Conn, StreamName(0), func() natsjs.StreamConfig { return logs.Stream(0, time.Now(), 0) })
+	s, err := jetstream.OpenStream(ctx, c.Conn, StreamName(0), c.first)
 	if err != nil {
 		return "", err
 	}
-	return s.CachedInfo().Config.Metadata[metaSecret], nil
+	made := s.CachedInfo().Config // perhaps by another edge
+	return made.Metadata[metaSecret], c.checkCopies(made)
 }
 
-// secretOf returns the secret that a stream has in its metadata.
-func secretOf(ctx context.Context, js natsjs.JetStream, name string) (string, error) {
+// first returns the configuration with which the stream DNP_LOG_0 is made.
+func (c *Config) first() natsjs.StreamConfig {
+	one := *c
+	if c.Copy > 0 {
+		one.Copy, one.Streams = 0, 0
+		one = one.withDefaults()
+	}
+	logs := one.logs()
+	logs.Config.Replicas, logs.Config.Metadata[metaCopies] = c.copies(), strconv.Itoa(c.copies())
+	return logs.Stream(0, time.Now(), 0)
+}
+
+// secretOf returns the secret that a stream has in its metadata, if it was made for as many copies as configured.
+func (c *Config) secretOf(ctx context.Context, js natsjs.JetStream, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		return "", fmt.Errorf("stream %s: %w", name, err)
 	}
-	secret := s.CachedInfo().Config.Metadata[metaSecret]
+	is := s.CachedInfo().Config
+	secret := is.Metadata[metaSecret]
 	if secret == "" {
 		return "", fmt.Errorf("%w: stream %s has no secret", jetstream.ErrDeployment, name)
 	}
-	return secret, nil
+	return secret, c.checkCopies(is)
 }
 
 // seen takes note of the server that holds a stream of the copy. A failed look leaves it as it was.

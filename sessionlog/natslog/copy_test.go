@@ -18,6 +18,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/sessionlog"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -150,7 +151,7 @@ func copies(t *testing.T, cfg Config) (all []*chain) {
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartProcesses(t, Copies)
-	all := copies(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3})
+	all := copies(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2})
 	for victim, gone := range all {
 		for _, kind := range []string{"killed", "paused"} {
 			what := fmt.Sprintf("server %d is %s", victim, kind)
@@ -211,7 +212,7 @@ func TestServerGone(t *testing.T) {
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartProcesses(t, Copies)
-	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3}
+	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2}
 	all := copies(t, cfg)
 	last := all[2]
 	last.works(t, "all servers are there")
@@ -239,7 +240,7 @@ func TestNoLeader(t *testing.T) {
 func TestStartWithoutServer(t *testing.T) {
 	t.Parallel()
 	c := natstest.Start(t, Copies)
-	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3}
+	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2}
 	for _, k := range copies(t, cfg) {
 		k.works(t, "all servers are there")
 	}
@@ -254,7 +255,6 @@ func TestStartWithoutServer(t *testing.T) {
 		eventually(t, "a copy whose server is there works", func() bool { return home(all[i].l) && len(all[i].l.Missing()) == 0 })
 		all[i].works(t, "its server is there")
 	}
-	eventually(t, "the copy whose server is away is known to exist", all[1].l.Exists)
 	if got := all[1].l.Missing(); len(got) != 2 || got[0] != CopyStreamName(2, 0) {
 		t.Errorf("the copy whose server is away misses %q, want its streams", got)
 	}
@@ -272,7 +272,7 @@ func TestServerForgot(t *testing.T) {
 	t.Parallel()
 	c := natstest.Start(t, Copies)
 	var said lines
-	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 3, Copy: 2, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Copy: 2, Log: slog.New(slog.NewTextHandler(&said, nil))}
 	lost := make(chan bool, 1)
 	cfg.Forgot = func(copy int, of func(log string) bool) {
 		lost <- copy == 2 && of("x") && of("y") == (sessionlog.Shard("y", 4)%2 == sessionlog.Shard("x", 4)%2)
@@ -315,7 +315,7 @@ func TestServerForgot(t *testing.T) {
 func TestCopyIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c := natstest.Start(t, Copies)
-	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 1, Replicas: 3, Copy: 2}
+	cfg := Config{Conn: c.Connect(t), Shards: 4, Streams: 1, Copy: 2}
 	k := &chain{l: openCopy(t, cfg), name: "x"}
 	k.works(t, "the stream is there")
 	js, err := natsjs.New(cfg.Conn)
@@ -343,9 +343,9 @@ func TestCopyIsMadeAgain(t *testing.T) {
 // TestNoServerHasTag opens a copy that no server holds. The copy says which tag is missing, once.
 func TestNoServerHasTag(t *testing.T) {
 	t.Parallel()
-	c := natstest.Start(t, 2)
+	c := natstest.Start(t, Copies, func(o *server.Options) { o.Tags.Remove(CopyTag(3)) })
 	var said lines
-	l := startCopy(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Replicas: 1, Copy: 3, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	l := startCopy(t, Config{Conn: c.Connect(t), Shards: 4, Streams: 2, Copy: 3, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	looks := l.maintainer.Looks()
 	eventually(t, "the copy tries again", func() bool { return l.maintainer.Looks() > looks+2 })
 	if got := said.String(); strings.Count(got, "no NATS server has the tag dnprelay-log-3") != 1 {
@@ -359,15 +359,15 @@ func TestNoServerHasTag(t *testing.T) {
 	}
 }
 
-// TestOneSecret opens the copies of several edges at once in a new deployment, and then a log that JetStream
-// replicates, after DNP_LOG_0 was deleted. All have one secret.
+// TestOneSecret opens the copies of several edges at once in a new deployment, and then another one, after DNP_LOG_0
+// was deleted. All have one secret.
 func TestOneSecret(t *testing.T) {
 	t.Parallel()
 	c := natstest.Start(t, Copies)
 	secrets := make(chan string, 12)
 	var starting sync.WaitGroup
 	for i := range cap(secrets) {
-		cfg := Config{Conn: c.Connect(t), Shards: 4, Replicas: 3, Copy: i % (Copies + 1)}
+		cfg := Config{Conn: c.Connect(t), Shards: 4, Copy: i%Copies + 1}
 		starting.Go(func() {
 			for {
 				l, err := Open(t.Context(), cfg)
@@ -389,7 +389,7 @@ func TestOneSecret(t *testing.T) {
 		}
 	}
 	nc := c.Connect(t)
-	openCopy(t, Config{Conn: nc, Shards: 4, Replicas: 3, Copy: 1})
+	openCopy(t, Config{Conn: nc, Shards: 4, Copy: 1})
 	js, err := natsjs.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -397,15 +397,70 @@ func TestOneSecret(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), StreamName(0)); err != nil {
 		t.Fatal(err)
 	}
-	if l := open(t, Config{Conn: nc, Shards: 4, Replicas: 3}); string(l.Secret()) != first {
-		t.Error("DNP_LOG_0 is made again with another secret than the copies have")
+	if l := open(t, Config{Conn: nc, Shards: 4, Copy: 2}); string(l.Secret()) != first {
+		t.Error("without DNP_LOG_0, an edge gives sessions other names")
 	}
+}
+
+// TestOtherNumberOfCopies opens a log of one copy as one of three, and the other way round. Both are refused, with the
+// number that the streams have and with what to do, and succeed when that was done. An edge that runs meanwhile ends.
+func TestOtherNumberOfCopies(t *testing.T) {
+	t.Parallel()
+	c := natstest.Start(t, Copies)
+	nc := c.Connect(t)
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, three := Config{Conn: nc, Shards: 4, Streams: 2}, Config{Conn: nc, Shards: 4, Streams: 2, Copy: 1}
+	refused := func(cfg Config, stream, has string) {
+		t.Helper()
+		_, err := Open(t.Context(), cfg)
+		if got := (*CopiesError)(nil); !errors.As(err, &got) || !errors.Is(err, jetstream.ErrDeployment) || got.Stream != stream || got.Has != has || got.Want != cfg.copies() {
+			t.Fatalf("with %s copies, opening %d ends with %v", has, cfg.copies(), err)
+		}
+		for _, text := range []string{has + " cop", "stop all edges", "grep ^DNP_LOG_", "ends all sessions"} {
+			if !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %q, want one line with %q", err, text)
+			}
+		}
+	}
+	remove := func() { // as the error says
+		for name := range js.StreamNames(t.Context()).Name() {
+			if strings.HasPrefix(name, "DNP_LOG_") {
+				if err := js.DeleteStream(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	former := open(t, one)
+	refused(three, StreamName(0), "1")
+	remove()
+	l := open(t, three)
+	ended := make(chan error, 1)
+	go func() { ended <- former.Maintain(t.Context()) }()
+	if err := <-ended; !errors.As(err, new(*CopiesError)) {
+		t.Errorf("an edge with one copy that still runs ends with %v", err)
+	}
+	refused(one, StreamName(0), "3")
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- l.Maintain(ctx) }()
+	eventually(t, "the copy is made", func() bool { return len(l.Missing()) == 0 })
+	stop()
+	<-ended
+	if err := js.DeleteStream(t.Context(), StreamName(0)); err != nil {
+		t.Fatal(err)
+	}
+	refused(one, CopyStreamName(1, 0), "3")
+	remove()
+	open(t, one)
 }
 
 // TestCopyElsewhere checks that a copy refuses streams that are no copy: on servers without its tag, or on several.
 func TestCopyElsewhere(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Shards: 4, Streams: 1, Replicas: 3, Copy: 2}.withDefaults()
+	cfg := Config{Shards: 4, Streams: 1, Copy: 2}.withDefaults()
 	logs := cfg.logs()
 	check := func(change func(*natsjs.StreamConfig)) error {
 		is := logs.Stream(0, time.Now(), 0)

@@ -51,18 +51,14 @@ type Config struct {
 	// Subjects are the subjects of the deployment.
 	Subjects subject.Names
 
-	// Copy is 0 for a log whose streams JetStream replicates, or 1 to 3 for one of three copies of
-	// a log, each of which lies on a server of its own; see [Copies].
+	// Copy is 0 for a log of which there is one copy, or 1 to 3 for one of three copies of a log, each of
+	// which lies on a server of its own; see [Copies].
 	Copy int
 
 	// Shards is the number of log shards of the deployment, default 64. Streams is the
 	// number of streams that hold them, default 16, or 4 for a copy. Both numbers are fixed when
 	// the streams are made, and Open and Maintain refuse others.
 	Shards, Streams int
-
-	// Replicas is the number of replicas of a stream that Open makes; default 1. A copy has one;
-	// then the number is that of the stream DNP_LOG_0, which has the secret of all copies.
-	Replicas int
 
 	// Bounds of writes, with the defaults of jetstream.RequesterConfig. A client waits for 3 s.
 	InFlight, Queue int
@@ -83,15 +79,17 @@ func (c Config) withDefaults() Config {
 		streams = copyStreams
 	}
 	c.Streams = min(cmp.Or(c.Streams, streams), c.Shards)
-	c.Replicas = cmp.Or(c.Replicas, 1)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 
-// metaSecret is the metadata key of the key of the hash that names logs.
-const metaSecret = "dnprelay-log-secret"
+// Keys of metadata of the streams: the key of the hash that names logs, and the number of copies of each log.
+const (
+	metaSecret = "dnprelay-log-secret"
+	metaCopies = "dnprelay-log-copies"
+)
 
-// StreamName returns the name of the g-th stream of a log that JetStream replicates.
+// StreamName returns the name of the g-th stream of a log of which there is one copy.
 func StreamName(g int) string { return "DNP_LOG_" + strconv.Itoa(g) }
 
 // logs describes the log streams. They have no limit of messages per subject, because such a
@@ -103,14 +101,14 @@ func (c *Config) logs() jetstream.Shards {
 		Streams:    jetstream.Count{N: c.Streams, Key: "dnprelay-log-streams", Name: "log streams"},
 		StreamName: c.streamName, Subject: c.subjects, Secret: metaSecret,
 		Config: natsjs.StreamConfig{
-			Description: "dnprelay: the logs of sessions", Replicas: c.Replicas,
+			Description: "dnprelay: the logs of sessions", Replicas: 1,
 			MaxAge: maxAge, MaxMsgsPerSubject: -1, AllowRollup: true,
+			Metadata: map[string]string{metaCopies: strconv.Itoa(c.copies())},
 		},
 		Features: "rollups, message TTLs, no limit of messages per subject and no direct get",
 	}
 	if c.Copy > 0 {
 		s.Config.Description = "dnprelay: a copy of the logs of sessions"
-		s.Config.Replicas = 1
 		s.Config.Placement = &natsjs.Placement{Tags: []string{CopyTag(c.Copy)}}
 		s.Features = "rollups, message TTLs, no limit of messages per subject, no direct get, and one replica, placed by the tag " + CopyTag(c.Copy)
 	}
@@ -142,7 +140,8 @@ type Log struct {
 var _ sessionlog.Log = (*Log)(nil)
 
 // Open makes the streams that do not exist, and checks that all are streams of this
-// deployment; if they are not, the error wraps jetstream.ErrDeployment. For a copy it finds the
+// deployment; if they are not, errors.Is of the error and jetstream.ErrDeployment is true, and the error is a
+// [CopiesError] if they were made for another number of copies. For one of three copies it finds the
 // secret only, and Maintain does the rest, because the server of the copy may be away.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
@@ -163,7 +162,13 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, secret: []byte(secret), tooLarge: rate.Sometimes{Interval: time.Minute}}
 	m := jetstream.MaintainerConfig{
-		Conn: cfg.Conn, Streams: streams, Check: logs.Check, Log: cfg.Log,
+		Conn: cfg.Conn, Streams: streams, Log: cfg.Log,
+		Check: func(g int, got natsjs.StreamConfig) error {
+			if err := cfg.checkCopies(got); err != nil {
+				return err
+			}
+			return logs.Check(g, got)
+		},
 		Want:     func(g int) natsjs.StreamConfig { return logs.Stream(g, time.Now(), l.highest.Load()) },
 		Replaced: func(int, natsjs.StreamConfig) {}, // sessions find their logs shorter than before
 	}
@@ -195,12 +200,9 @@ func (l *Log) Secret() []byte { return l.secret }
 // copy, were not found yet.
 func (l *Log) Missing() []string { return l.maintainer.Missing() }
 
-// Exists reports whether the streams were found, or are known to be on a server that is away.
-func (l *Log) Exists() bool { return l.maintainer.Exist() }
-
 // Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
-// node made one that is not of this deployment, or with another secret; the edge must end then. A
-// copy does nothing before Maintain has found its streams.
+// node made one that is not of this deployment, with another secret, or for another number of copies; the edge must
+// end then. A copy does nothing before Maintain has found its streams.
 func (l *Log) Maintain(ctx context.Context) error { return l.maintainer.Run(ctx) }
 
 // Run works until ctx ends. It then answers what is under way; later calls are not answered.

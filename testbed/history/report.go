@@ -71,10 +71,10 @@ func (t Times) String() string { return ms(t.P50) + "\t" + ms(t.P99) + "\t" + ms
 
 // A Use is what a phase used of something for one of another: the median of some times.
 type Use struct {
-	What, Phase     string
-	Value           float64
-	Times           int
-	Ratio, RatioMax float64 // to the first phase with the same name up to a comma; 0 = it is that, or has no bar
+	What, Phase string
+	Value       float64
+	Times       int
+	Ratio       float64 // to the first phase with the same name up to a comma; 0 = it is that
 }
 
 // String returns a line.
@@ -83,22 +83,15 @@ func (u Use) String() string {
 	if u.Ratio > 0 {
 		line += fmt.Sprintf(", %.2f times the first", u.Ratio)
 	}
-	if u.RatioMax > 0 && u.Ratio > u.RatioMax {
-		line += fmt.Sprintf("; ABOVE ITS BAR, at most %.2f times wanted", u.RatioMax)
-	}
 	return line
 }
 
-// Steady is the name up to a comma of phases that compare ways to do the same; ratioMax has
-// their bars. NATSCost is how their history calls the CPU of the NATS servers.
+// Steady is the name of the phase without faults. ackP50 and ackP99 are what is used there of acknowledgements.
 const (
-	Steady   = "steady"
-	NATSCost = "µs of NATS servers' CPU per write to session logs"
-	ackP50   = "µs to an acknowledgement, p50"
-	ackP99   = "µs to an acknowledgement, p99"
+	Steady = "steady"
+	ackP50 = "µs to an acknowledgement, p50"
+	ackP99 = "µs to an acknowledgement, p99"
 )
-
-var ratioMax = map[string]float64{ackP50: 1, ackP99: 1, NATSCost: 1.2}
 
 // use adds a measurement of the phase p.
 func (c *checker) use(p *Phase, what string, value float64) {
@@ -122,8 +115,8 @@ func (c *checker) uses() (list []Use) {
 			word, _, _ := strings.Cut(p.Name, ",")
 			if base := first[word]; base == 0 {
 				first[word] = u.Value
-			} else if u.Ratio = u.Value / base; word == Steady {
-				u.RatioMax = ratioMax[what]
+			} else {
+				u.Ratio = u.Value / base
 			}
 			list = append(list, u)
 		}

@@ -3,7 +3,6 @@
 package play
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -74,8 +73,8 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if ctx, m.Crowd, err = NewCrowd(ctx, cfg.File); err != nil {
 		return m, err
 	}
-	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients of which %d only listen, %d relays, %d edges, %d NATS servers, by WebSocket %t, durability %s, log mode %s, flows move after %v",
-		cfg.Seed, cfg.Clients, cfg.Listeners, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Web, cfg.Durability, cmp.Or(cfg.LogMode, "of the edges' choice"), cfg.Reroute)})
+	m.Log.Add(history.Record{Kind: history.Run, Note: fmt.Sprintf("seed %d, %d clients of which %d only listen, %d relays, %d edges, %d NATS servers, by WebSocket %t, durability %s, flows move after %v",
+		cfg.Seed, cfg.Clients, cfg.Listeners, cfg.Relays, cfg.Edges, cfg.NATS, cfg.Web, cfg.Durability, cfg.Reroute)})
 	m.NC, err = nats.Connect(m.url(), nats.SetCustomDialer(m.Here), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	if err != nil {

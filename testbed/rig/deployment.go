@@ -67,7 +67,6 @@ type Config struct {
 	RelayFlags          []string
 	EdgeFlags           []string // with Redis, edges also get --redis and --forward-listen
 	Web                 bool     // edges listen for WebSockets at WebPort
-	LogMode             string   // of edges: replicated or quorum; empty = they choose
 }
 
 // A Node is a program on a host. It can be started again after it ended.
@@ -75,7 +74,6 @@ type Node struct {
 	Name string
 	File string // the program
 	Args []string
-	Mode []string // further arguments, which may change between two starts
 	Env  []string // added to the environment of this process
 	Host *Host
 
@@ -91,7 +89,7 @@ func (n *Node) Start() error {
 	}
 	defer out.Close()
 	fmt.Fprintf(out, "--- %s started at %s\n", n.Name, time.Now().Format(time.StampMilli))
-	cmd := exec.Command(n.File, slices.Concat(n.Args, n.Mode)...)
+	cmd := exec.Command(n.File, n.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), n.Env...), out, out
 	return n.Host.start(func() error {
 		p, err := proc.Start(n.Name, cmd)
@@ -100,13 +98,6 @@ func (n *Node) Start() error {
 		}
 		return err
 	})
-}
-
-// SetLogMode sets the log mode that an edge has from its next start on; empty = it chooses.
-func (n *Node) SetLogMode(mode string) {
-	if n.Mode = nil; mode != "" {
-		n.Mode = []string{"--session-log-mode", mode}
-	}
 }
 
 // A Deployment is all processes and the network between them.
@@ -273,7 +264,6 @@ func (d *Deployment) setRelaysAndEdges() error {
 			flags = append(flags, "--redis", "redis://"+d.RedisAddr(), "--forward-listen", n.Host.At(forwardPort))
 		}
 		set(n, "edge", flags...)
-		n.SetLogMode(d.cfg.LogMode)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package rig
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -54,27 +53,5 @@ func TestNATSConf(t *testing.T) {
 		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v; want %q", file, got, err, want)
 		}
-	}
-}
-
-// TestLogMode: an edge is told its log mode if the deployment has one, and another from its next
-// start on.
-func TestLogMode(t *testing.T) {
-	d := &Deployment{Network: NewLoopback(), cfg: &Config{NATS: 1, Relays: 1, Edges: 1, Dir: t.TempDir(), LogMode: "quorum"}}
-	if err := d.makeNodes(); err != nil {
-		t.Fatal(err)
-	}
-	for want, mode := range map[string]string{"--session-log-mode replicated": "replicated", "": ""} {
-		if got := strings.Join(d.Edges[0].Mode, " "); got != "--session-log-mode quorum" {
-			t.Errorf("the edge starts with %q", got)
-		}
-		d.Edges[0].SetLogMode(mode)
-		if got := strings.Join(d.Edges[0].Mode, " "); got != want {
-			t.Errorf("the edge continues with %q, want %q", got, want)
-		}
-		d.Edges[0].SetLogMode("quorum")
-	}
-	if len(d.Relays[0].Mode) != 0 {
-		t.Errorf("the relay starts with %q", d.Relays[0].Mode)
 	}
 }

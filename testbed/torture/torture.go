@@ -38,7 +38,6 @@ type Config struct {
 	Phases    []string      // names; empty means all that are possible
 	Scale     float64       // factor on the number of faults
 	Rounds    int           // faults of each phase; 0 = as Scale says
-	LogModes  []string      // of edges, all of which the phase steady compares; the others have the first. Empty = edges choose
 	StopAfter time.Duration // no fault begins later; 0 = no limit
 }
 
@@ -97,7 +96,7 @@ func Phases() []PhaseKind {
 		needs: cluster, Count: 1, cause: (*run).emptyNATS,
 	})
 	return append(list,
-		PhaseKind{Name: history.Steady, About: "nothing; compares log modes", Count: 1, own: true, fast: true, cause: (*run).steady},
+		PhaseKind{Name: history.Steady, About: "nothing", Count: 1, fast: true, cause: (*run).steady},
 		// After it, flows may be pinned to edges that do not own their sessions. No phase in which clients only listen may follow.
 		PhaseKind{Name: "spray", About: "each datagram to any edge, in turn with pinned flows", Count: 6, own: true, spoken: true, cause: (*run).spray})
 }
@@ -142,9 +141,6 @@ func Run(ctx context.Context, cfg Config) (v history.Verdict, err error) {
 	}
 	r := &run{cfg: &cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), started: time.Now()}
 	cfg.Relays, cfg.Edges = 1, edgeCount
-	if len(cfg.LogModes) > 0 {
-		cfg.LogMode = cfg.LogModes[0]
-	}
 	r.Match, err = play.Open(ctx, cfg.MatchConfig)
 	defer r.Close()
 	if err != nil {
@@ -210,7 +206,7 @@ const (
 
 // quotients are what the history has of the amounts: how much of one for each of the other.
 var quotients = []struct{ what, of, per string }{
-	{history.NATSCost, natsCPU, writes},
+	{"µs of NATS servers' CPU per write to session logs", natsCPU, writes},
 	{"µs of edges' CPU per datagram to a client", edgeCPU, datagrams},
 	{"writes to session logs per reliable message", writes, messages},
 	{"messages to game servers per reliable message", forGame, messages},
@@ -265,30 +261,9 @@ const (
 	wholeMost    = 5 * time.Minute        // nats-server 2.15.2 took 95 s once to bring a copy up to date: "Expected first catchup entry to be a snapshot"
 )
 
-// steady measures a time without faults for each log mode. The first mode comes last, so that
-// edges have it again afterwards.
-func (r *run) steady(ctx context.Context, phase string, _ int) error {
-	if len(r.cfg.LogModes) < 2 {
-		r.Log.Phase(phase, 0)
-		return r.measure(ctx, history.NoFault, steadyTime)
-	}
-	for _, mode := range slices.Backward(r.cfg.LogModes) {
-		r.Log.Phase("change of the log mode", 0)
-		for i, e := range r.Edges {
-			e.SetLogMode(mode)
-			if err := r.Log.During(mode, e.Name, func() error { return r.Drain(ctx, i, false) }); err != nil {
-				return err
-			}
-			if err := r.Restart(ctx, i); err != nil {
-				return err
-			}
-		}
-		r.Log.Phase(phase+", "+mode, 0)
-		if err := r.measure(ctx, history.NoFault, steadyTime); err != nil {
-			return err
-		}
-	}
-	return nil
+// steady measures a time without faults.
+func (r *run) steady(ctx context.Context, _ string, _ int) error {
+	return r.measure(ctx, history.NoFault, steadyTime)
 }
 
 // crash crashes the edge with most clients.

@@ -76,8 +76,8 @@ func (v *View) ready() (names []string) {
 	return names
 }
 
-// listensAt reports whether an edge may have clients that talk to a port: it listens there, or is of
-// a release that does not tell its ports.
+// listensAt reports whether an edge may have clients that talk to a port: it listens there, or has
+// not told its ports.
 func listensAt(m cluster.Member, port uint16) bool {
 	ports := m.Ports(cluster.ServiceDNP)
 	return len(ports) == 0 || slices.Contains(ports, port)

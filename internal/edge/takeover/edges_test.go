@@ -63,7 +63,7 @@ func TestPorts(t *testing.T) {
 		{"no other edge", nil, "[]", false, "[]"},
 		{"the same port", []cluster.Member{edge("e2", cluster.PhaseReady, 3413)}, "[e2]", true, "[]"},
 		{"one of its ports", []cluster.Member{edge("e2", cluster.PhaseReady, 5000, 3413)}, "[e2]", true, "[]"},
-		{"an earlier release", []cluster.Member{edge("e2", cluster.PhaseReady)}, "[e2]", true, "[]"},
+		{"it has not told its ports", []cluster.Member{edge("e2", cluster.PhaseReady)}, "[e2]", true, "[]"},
 		{"other ports", []cluster.Member{edge("e2", cluster.PhaseReady, 3414, 3415), edge("e3", cluster.PhaseStarting, 3416)}, "[]", false, "[e2 at 3414 3415 e3 at 3416]"},
 		{"one of two", []cluster.Member{edge("e2", cluster.PhaseReady, 3414), edge("e3", cluster.PhaseReady, 3413)}, "[e3]", true, "[]"},
 		{"the right one starts", []cluster.Member{edge("e2", cluster.PhaseReady, 3414), edge("e3", cluster.PhaseStarting, 3413)}, "[]", true, "[]"},

@@ -101,8 +101,8 @@ func (b *base) DirectOpened(now time.Time, client netip.AddrPort, resumes bool) 
 }
 
 // announce tells the edge that has the session of a client where the client is connected. A client that only listens says
-// nothing by which that edge could learn it. It gets what the client itself could send, because edges of every release
-// take that: a sign of life.
+// nothing by which that edge could learn it. It gets what the client itself could send, because every edge
+// takes that: a sign of life.
 func (b *base) announce(now time.Time, client netip.AddrPort) {
 	sign := orphan{data: b.cfg.Endpoint.SignOfLife()}
 	switch kind, worker, node := b.locations.locate(now, b.client(client)); {

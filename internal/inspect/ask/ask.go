@@ -142,7 +142,7 @@ func (a *Asker) Drain(ctx context.Context, node string) (inspect.DrainAnswer, er
 	case err != nil:
 		return inspect.DrainAnswer{}, err
 	case len(all) == 0:
-		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s answers a request to drain over NATS: it is gone, stands still, is part of relay dev, or of a release before such requests", node)
+		return inspect.DrainAnswer{}, fmt.Errorf("no edge %s answers a request to drain over NATS: it is gone, stands still, or is part of relay dev", node)
 	}
 	return all[0], nil
 }

@@ -55,12 +55,11 @@ func runTorture(ctx context.Context, args []string) error {
 		return tell(v, err, "")
 	}
 	var cfg torture.Config
-	var phases, modes string
+	var phases string
 	var listening float64
 	c := newFlags("torture")
 	c.redisFlag()
 	c.IntVar(&cfg.NATS, "nats", 3, "NATS servers: 1 or 3")
-	c.StringVar(&modes, "log-modes", "", "session log modes of the edges, joined by commas: the first for all phases, and steady compares all (default with 3 NATS servers: quorum,replicated)")
 	c.IntVar(&cfg.Clients, "clients", 50, "clients")
 	c.Float64Var(&listening, "listening", 0.5, "share of the clients that only listen")
 	c.StringVar(&cfg.Durability, "durability", "log", "session durability of the edges: log, or none, whose losses the check must notice")
@@ -78,14 +77,11 @@ func runTorture(ctx context.Context, args []string) error {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	if modes == "" && cfg.NATS == 3 && cfg.Durability == "log" {
-		modes = "quorum,replicated"
-	}
 	if listening < 0 || listening > 1 {
 		return fmt.Errorf("-listening %g is not a share, 0 to 1", listening)
 	}
 	cfg.Listeners = int(listening * float64(cfg.Clients))
-	cfg.Phases, cfg.LogModes = list(phases), list(modes)
+	cfg.Phases = list(phases)
 	c.match(&cfg.MatchConfig)
 	v, err := torture.Run(ctx, cfg)
 	return tell(v, err, c.json) // the history stays: `testbed torture check` reads it again

@@ -13,7 +13,7 @@
 {{- include "dnprelay.webArgs" . }}
 {{- include "dnprelay.flags" (omit .Values.edge.config "sessionReplicas") }}
 {{- if include "dnprelay.durable" . }}
-- --session-replicas={{ .Values.edge.config.sessionReplicas | default (include "dnprelay.streamReplicas" .) | int }}
+- --session-replicas={{ .Values.edge.config.sessionReplicas | default (ge (int (include "dnprelay.streamReplicas" .)) 3 | ternary 3 1) | int }}
 {{- end }}
 {{- if and (include "dnprelay.durable" .) (ne (int .Values.edge.forward.port) 7947) }}
 - --forward-listen=:{{ .Values.edge.forward.port }}

@@ -27,8 +27,7 @@ labels:
 {{/* A file of deploy/nats with the prefix and the shards of this deployment. A single
 server has no cluster block; all servers have the roles. The tag of a server is in a file of its own. */}}
 {{- define "nats.file" -}}
-{{- $upgrading := and (eq .name "roles.conf") .root.Values.lastRelease }}
-{{- $text := .root.Files.Get (printf "files/%s" (ternary "roles-upgrade.conf" .name $upgrading)) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
+{{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
   | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}
 {{- if eq .name "nats-server.conf" }}
 {{- $text = $text | replace "server_tags: $NATS_LOG_COPY\n" "" }}
