@@ -44,6 +44,7 @@ const (
 	herdField = 500
 	herdNear  = 80
 	herdFar   = 160 // where the outermost band ends
+	herdNames = 12  // clients with a place that a step leaves: most of those that came before have left, and rest meets the others again
 	herdKey   = "herd."
 	eyeKey    = "eye."
 )
@@ -109,6 +110,9 @@ func (h *herd) step() {
 		h.meet(name)
 	}
 	h.heard = len(joined)
+	for ; len(h.names) > herdNames; h.names = h.names[1:] {
+		delete(h.eyes, h.names[0])
+	}
 	for range 3 {
 		i := h.rng.IntN(len(h.animals))
 		a := &h.animals[i]
@@ -124,16 +128,13 @@ func (h *herd) step() {
 	}
 }
 
-// meet gives a client a place. Those that left are forgotten in time.
+// meet gives a client a place.
 func (h *herd) meet(name string) {
 	if _, known := h.eyes[name]; known || h.blind[name] {
 		return
 	}
 	h.eyes[name] = h.anywhere()
-	if h.names = append(h.names, name); len(h.names) > 12 {
-		delete(h.eyes, h.names[0])
-		h.names = h.names[1:]
-	}
+	h.names = append(h.names, name)
 	h.w.fire("s", h.putEye(name))
 }
 
