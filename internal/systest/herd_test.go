@@ -191,7 +191,7 @@ func (h *herd) rest() {
 }
 
 // check returns what is wrong with what a client sees of the herd.
-func (h *herd) check(p *dnptest.Client, name string) (problems []string) {
+func (h *herd) check(p library, name string) (problems []string) {
 	if h == nil {
 		return nil
 	}
@@ -221,7 +221,7 @@ func (h *herd) check(p *dnptest.Client, name string) (problems []string) {
 }
 
 // eyeOf returns where a client sees from.
-func (h *herd) eyeOf(p *dnptest.Client) (spot, bool) {
+func (h *herd) eyeOf(p library) (spot, bool) {
 	links := p.Links()
 	i := slices.IndexFunc(links, func(l *dnptest.Link) bool {
 		return strings.HasPrefix(string(l.Message), eyeKey) && l.Phase == dnptest.LinkIsUp
