@@ -13,11 +13,11 @@ import (
 // A chaosNumbered is the part of the chaos simulation that numbers its writes: a client that writes to its lever and a
 // state of its own, leaves now and then in the middle of that, and comes back as another one.
 type chaosNumbered struct {
-	g     *ring
-	rng   *rand.Rand
-	game  *leverGame
-	edge  *simEdge
-	over  bool
+	g    *ring
+	rng  *rand.Rand
+	game *leverGame
+	edge *simEdge
+	over bool
 	*numberedPlayer
 }
 

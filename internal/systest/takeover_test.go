@@ -184,6 +184,9 @@ func (w *takeoverWorld) failf(format string, v ...any) {
 // play runs the seed and returns the failures.
 func (w *takeoverWorld) play() []string {
 	w.playing = true
+	if w.levers != nil {
+		w.hub.Jitter = time.Duration(w.seed>>2%3) * 30 * time.Millisecond // replicas of edges differ, and answers overtake batches
+	}
 	if w.hostile {
 		w.twin = newTwin(w.world, w.seed, w.doors)
 	}
