@@ -21,14 +21,17 @@ type chaosNumbered struct {
 	*numberedPlayer
 }
 
-// newChaosNumbered begins the client, which has a lever for each of its sessions, so that none writes to the lever of another.
+// newChaosNumbered begins the client, in two of eight consecutive rounds; nil in the others. It has a lever for each of its sessions, so that none writes to the lever of another.
 func newChaosNumbered(g *ring, seed uint64) *chaosNumbered {
+	if seed>>1&3 != 1 {
+		return nil
+	}
 	x := &chaosNumbered{g: g, rng: rand.New(rand.NewPCG(seed, 29)), game: newLeverGame(g.world)}
 	x.game.stood = func(relay string) bool {
 		return slices.ContainsFunc(g.relays, func(r *simRelay) bool { return r.node == relay && g.net.Now().Sub(r.wokeAt) < time.Second })
 	}
 	x.begin()
-	g.net.Every(100*time.Millisecond, func() bool {
+	g.net.Every(200*time.Millisecond, func() bool {
 		if !x.over {
 			x.step()
 		}
@@ -56,7 +59,7 @@ func (x *chaosNumbered) step() {
 		if !x.edge.dead {
 			x.begin()
 		}
-	case x.edge.dead, x.edge.drains, !x.g.healed && x.rng.IntN(100) == 0:
+	case x.edge.dead, x.edge.drains, !x.g.healed && x.rng.IntN(50) == 0:
 		x.leave()
 	case x.g.healed || x.Phase() != dnptest.Connected:
 	case x.own == nil:
@@ -77,6 +80,9 @@ func (x *chaosNumbered) leave() {
 // check judges all sessions of the client.
 func (x *chaosNumbered) check(t *testing.T) {
 	t.Helper()
+	if x == nil {
+		return
+	}
 	for _, problem := range x.game.problems {
 		t.Error(problem)
 	}
