@@ -50,6 +50,8 @@ type Outbox[K comparable] struct {
 	last    uint32 // number that was given
 	sent    []sending[K]
 
+	generation uint64 // of the newest edge that the client has heard
+
 	mean, deviation time.Duration // of the time until a write is acknowledged; 0 before the first
 }
 
@@ -204,6 +206,7 @@ func (o *Outbox[K]) Resume(now time.Time) {
 // Receive takes a value of the edge. It reports whether the value may be shown. The caller has compared its order with that
 // of the value before.
 func (o *Outbox[K]) Receive(k K, order wire.Order, value []byte) bool {
+	o.generation = max(o.generation, order.Generation())
 	w := o.pending[k]
 	if w == nil {
 		return true
@@ -229,7 +232,13 @@ func (e *Ended[K]) Tell() {
 
 // Acknowledge takes the edge's word on a write, from a datagram of this order. refusal tells why a value was refused, if it
 // was. Acknowledge appends the values that are ended by it, of which no value from a datagram of a lower order may be taken.
+// The word of an edge from which another one took the session over does not count, because values of the new edge may be older
+// than the write. The new edge acknowledges the next repeat.
 func (o *Outbox[K]) Acknowledge(now time.Time, number uint32, order wire.Order, refusal func(K) (wire.RefusalCode, bool), list []Ended[K]) []Ended[K] {
+	if order.Generation() < o.generation {
+		return list
+	}
+	o.generation = order.Generation()
 	at, ok := slices.BinarySearchFunc(o.sent, number, func(s sending[K], n uint32) int { return int(int64(s.number) - int64(n)) })
 	if !ok {
 		return list

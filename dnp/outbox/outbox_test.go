@@ -101,6 +101,18 @@ func TestRepeatLearns(t *testing.T) {
 	want(t, "the connection was lost", due(&o, at(102_100)), []string{"51: [a]", "52: [b]"})
 }
 
+// TestFormerEdge: an edge from which another one took the session over may still acknowledge a write, behind values of the new
+// edge that are older than the write.
+func TestFormerEdge(t *testing.T) {
+	var o Outbox[string]
+	o.Set("a", nil)
+	number := sendAll(&o, at(0))
+	want(t, "the new edge does not have the write yet", o.Receive("a", wire.NewOrder(4, 1), []byte("old")), false)
+	want(t, "the former edge says that it has ended", o.ack(at(10), number, wire.NewOrder(3, 7)), "")
+	want(t, "the write is repeated", due(&o, at(300)), []string{"1: [a]"})
+	want(t, "the new edge says so, too", o.ack(at(310), number, wire.NewOrder(4, 2)), `a="" `)
+}
+
 // TestCrossing checks what is shown of values that the edge sends while a write is on its way.
 func TestCrossing(t *testing.T) {
 	var o Outbox[string]

@@ -37,6 +37,9 @@ func NewOrder(generation, counter uint64) Order {
 	return Order(generation&generationMax<<counterBits | counter&counterMax)
 }
 
+// Generation returns the generation of the edge, which grows with each takeover of the session.
+func (o Order) Generation() uint64 { return uint64(o) >> counterBits }
+
 // A RefusalCode says why a value that a client wrote will never be applied. The values are on the wire; a reader takes a
 // code that it does not know for RefusedWrite.
 type RefusalCode uint8

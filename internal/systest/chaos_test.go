@@ -54,6 +54,7 @@ func chaos(t *testing.T, seed uint64) *audit {
 	g.leases.Loss, g.leases.Late = 0.02, 0.5
 	g.begin(seed)
 	x := g.attack(seed)
+	n := newChaosNumbered(g, seed)
 	m := newMirror(g.world, rng, kindPair, kindNullable, kindWide)
 	if h != nil {
 		h.idle = func() bool { return !g.net.Now().After(g.idleUntil) }
@@ -101,6 +102,7 @@ func chaos(t *testing.T, seed uint64) *audit {
 	if spoiling {
 		g.audit.found = g.unspoiled()
 	}
+	n.check(t)
 	x.check(t)
 	if c := g.audit.carried; c != nil {
 		x.stop()
@@ -362,7 +364,7 @@ func (g *ring) seeing(p *player) dnptest.App {
 	p.linked = make(map[string]time.Time)
 	return dnptest.App{
 		Updated: func(l *dnptest.Link, i int) {
-			if v := l.State.Value(i); i == 0 && len(v) == 2 && v[0]|v[1] != 0 {
+			if v := l.State.Value(i); i == 0 && len(v) == 2 && v[0]|v[1] != 0 && !strings.HasPrefix(string(l.Message), lever) {
 				g.audit.saw(p, since, news, string(l.Message), binary.LittleEndian.Uint16(v))
 			}
 		},

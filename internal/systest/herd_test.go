@@ -44,6 +44,7 @@ const (
 	herdField = 500
 	herdNear  = 80
 	herdFar   = 160 // where the outermost band ends
+	herdNames = 12  // clients with a place that a step leaves: most of those that came before have left, and rest meets the others again
 	herdKey   = "herd."
 	eyeKey    = "eye."
 )
@@ -109,6 +110,9 @@ func (h *herd) step() {
 		h.meet(name)
 	}
 	h.heard = len(joined)
+	for ; len(h.names) > herdNames; h.names = h.names[1:] {
+		delete(h.eyes, h.names[0])
+	}
 	for range 3 {
 		i := h.rng.IntN(len(h.animals))
 		a := &h.animals[i]
@@ -124,16 +128,13 @@ func (h *herd) step() {
 	}
 }
 
-// meet gives a client a place. Those that left are forgotten in time.
+// meet gives a client a place.
 func (h *herd) meet(name string) {
 	if _, known := h.eyes[name]; known || h.blind[name] {
 		return
 	}
 	h.eyes[name] = h.anywhere()
-	if h.names = append(h.names, name); len(h.names) > 12 {
-		delete(h.eyes, h.names[0])
-		h.names = h.names[1:]
-	}
+	h.names = append(h.names, name)
 	h.w.fire("s", h.putEye(name))
 }
 
@@ -190,7 +191,7 @@ func (h *herd) rest() {
 }
 
 // check returns what is wrong with what a client sees of the herd.
-func (h *herd) check(p *dnptest.Client, name string) (problems []string) {
+func (h *herd) check(p library, name string) (problems []string) {
 	if h == nil {
 		return nil
 	}
@@ -220,7 +221,7 @@ func (h *herd) check(p *dnptest.Client, name string) (problems []string) {
 }
 
 // eyeOf returns where a client sees from.
-func (h *herd) eyeOf(p *dnptest.Client) (spot, bool) {
+func (h *herd) eyeOf(p library) (spot, bool) {
 	links := p.Links()
 	i := slices.IndexFunc(links, func(l *dnptest.Link) bool {
 		return strings.HasPrefix(string(l.Message), eyeKey) && l.Phase == dnptest.LinkIsUp

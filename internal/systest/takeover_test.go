@@ -108,6 +108,7 @@ type takeoverWorld struct {
 	muted     *takeoverEdge // its messages do not reach the game
 	value     uint16
 	herd      *herd         // nil in every second four seeds
+	levers    *leverGame    // nil in every second two seeds
 	disturbed time.Duration // when something last failed, or started
 
 	errors []string
@@ -156,6 +157,10 @@ func newTakeoverWorldOf(t *testing.T, seed uint64, plan takeoverPlan) *takeoverW
 	if w.commands() {
 		w.mustPublish("s", gatePut("read-write"))
 	}
+	if numbers(seed) {
+		w.levers = newLeverGame(w.world)
+		w.mustPublish("s", w.levers.put(lever, "read-write"))
+	}
 	behaviours := []dnptest.Behaviour{dnptest.Cpp(), dnptest.Java(), dnptest.Engine()}
 	for i := range takeoverPlayers {
 		w.players = append(w.players, newTakeoverPlayer(w, i, behaviours[(seed+uint64(i))%3]))
@@ -179,6 +184,9 @@ func (w *takeoverWorld) failf(format string, v ...any) {
 // play runs the seed and returns the failures.
 func (w *takeoverWorld) play() []string {
 	w.playing = true
+	if w.levers != nil {
+		w.hub.Jitter = time.Duration(w.seed>>2%3) * 30 * time.Millisecond // replicas of edges differ, and answers overtake batches
+	}
 	if w.hostile {
 		w.twin = newTwin(w.world, w.seed, w.doors)
 	}
@@ -194,6 +202,7 @@ func (w *takeoverWorld) play() []string {
 	if w.commands() {
 		w.playGate()
 	}
+	w.playLever()
 	start := w.net.Elapsed()
 	var next func()
 	next = func() {
@@ -320,13 +329,17 @@ func (w *takeoverWorld) final() {
 		w.queued += p.heard
 		if !p.frozen {
 			p.judge()
-			for _, problem := range w.herd.check(p.Client, "") {
+			for _, problem := range w.herd.check(p, "") {
 				w.failf("player %d: %s", p.index, problem)
 			}
 		}
 	}
 	stayed := slices.DeleteFunc(slices.Clone(w.players), func(p *takeoverPlayer) bool { return p.frozen })
 	for _, p := range stayed {
+		if p.numbered != nil { // so that it leaves while it writes
+			p.writeNext()
+			w.net.Run(time.Duration(w.net.Rand().IntN(60)) * time.Millisecond)
+		}
 		p.frozen = true
 		p.Close(w.net.Now())
 		w.net.Wake(p.addr)

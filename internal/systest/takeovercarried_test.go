@@ -48,9 +48,14 @@ func (p *takeoverPlayer) carry() {
 	w := p.w
 	p.wire = newCarriedWire(netip.AddrFrom4([4]byte{192, 0, 2, byte(p.index + 1)}), carriedConfig{
 		Net: w.net, Kind: carrier.WebSocket, Wrong: w.failf,
-		Choose:  func() *carriedProcess { return w.living().process }, // one that does not count as dead
-		Waits:   func() bool { return p.Client != nil && p.Queued() > 0 },
-		Opened:  func(c *carriedConn) { w.print("player %d is connected to %s", p.index, c.process.name) },
+		Choose: func() *carriedProcess { return w.living().process }, // one that does not count as dead
+		Waits:  func() bool { return p.library != nil && p.Queued() > 0 },
+		Opened: func(c *carriedConn) {
+			w.print("player %d is connected to %s", p.index, c.process.name)
+			if p.numbered != nil {
+				p.numbered.resume()
+			}
+		},
 		Refused: func(x *carriedProcess) { w.failf("%s does not take the token of player %d", x.name, p.index) },
 		FromEdge: func(c *carriedConn, b []byte) {
 			w.toClient(p.addr, b)

@@ -23,6 +23,8 @@ var takeoverMutants = []mutants.Mutant{
 		Survives: "all states of the simulation are there before the clients are"},
 	{Name: "own_states_are_not_found", File: "internal/edge/fanout/session.go", Old: "return s.ownStates.restore(wire.LinkID(ref))", New: "_ = wire.LinkID(ref)\n\t\treturn nil"},
 	{Name: "write_numbers_begin_again", File: "replication/writenumber.go", Old: "return uint32(epoch)<<numberCountBits + n, wide", New: "return n, wide"},
+	{Name: "numbers_of_held_writes_are_forgotten", File: "dnp/snapshot.go", Old: "c.Writes().Hold(id, index, write, r.bytes())", New: "_ = write\n\t\tc.Writes().Hold(id, index, 0, r.bytes())"},
+	{Name: "refused_by_another_link", File: "internal/edge/fanout/writes.go", Old: "Link: v.link, Index", New: "Index"},
 	{Name: "moved_sessions_leave", File: "internal/edge/fanout/session.go", Old: "if reason == dnp.CloseMoved {\n\t\treturn\n\t}", New: ""},
 	{Name: "reliable_messages_before_commit", File: "internal/edge/fanout/commands.go", Old: "\t\tif !durable {\n", New: "\t\tif true {\n",
 		Survives: "the game reads the stream, and the simulated game has no other subscribers"},

@@ -18,7 +18,7 @@ import (
 // A takeoverPlayer is a client with an application that counts its messages, and the game to
 // which the client talks.
 type takeoverPlayer struct {
-	*dnptest.Client
+	library
 	teller
 	w      *takeoverWorld
 	index  int
@@ -42,6 +42,7 @@ type takeoverPlayer struct {
 	own      *dnptest.Link   // the state that the client offers
 	wrote    []time.Duration // when the client wrote each value of it, which counts them
 	broken   time.Duration   // since when its edge is dead; 0 if its edge lives
+	numbered *numberedPlayer // the library; nil for a model of one without numbers
 	frozen   bool            // interrupted
 }
 
@@ -53,26 +54,29 @@ func newTakeoverPlayer(w *takeoverWorld, i int, b dnptest.Behaviour) *takeoverPl
 		p.carry()
 		send = p.wire.send
 	}
-	p.Client = dnptest.NewClient(dnptest.Config{
-		Behaviour: b, Server: balancerAddr, Send: func(d []byte) {
-			w.fromClient(p.addr, d)
-			send(d)
+	app := dnptest.App{
+		Closed:  p.closed,
+		Message: p.message,
+		Updated: func(l *dnptest.Link, i int) {
+			if l == p.own && p.numbered == nil {
+				p.undone(l.State.Value(i))
+			}
 		},
-		App: dnptest.App{
-			Closed:  p.closed,
-			Message: p.message,
-			Updated: func(l *dnptest.Link, i int) {
-				if l == p.own {
-					p.undone(l.State.Value(i))
-				}
-			},
-			LinkDown: func(l *dnptest.Link) {
-				if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate && !ofHerd(string(l.Message)) { // a question of an edge is no link of the game; the access of the gate changes, and animals leave
-					w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
-				}
-			},
+		LinkDown: func(l *dnptest.Link) {
+			if !p.frozen && !w.excused && string(l.Message) != "h" && string(l.Message) != gate && string(l.Message) != lever && !ofHerd(string(l.Message)) { // a question of an edge is no link of the game; the access of gate and lever changes, and animals leave
+				w.failf("player %d loses its link %x to %s", i, l.ID, l.Message)
+			}
 		},
-	})
+	}
+	sends := func(d []byte) {
+		w.fromClient(p.addr, d)
+		send(d)
+	}
+	if w.levers != nil && i == writer {
+		p.number(app, sends)
+	} else {
+		p.library = dnptest.NewClient(dnptest.Config{Behaviour: b, Server: balancerAddr, Send: sends, App: app})
+	}
 	known := len(w.joined())
 	w.net.Attach(p.addr, p)
 	p.Connect(w.net.Now())
@@ -123,7 +127,7 @@ func (p *takeoverPlayer) Receive(now time.Time, from netip.AddrPort, b []byte) {
 		p.w.gaps = append(p.w.gaps, p.w.net.Elapsed()-p.broken)
 		p.broken = 0
 	}
-	p.Client.Receive(now, from, b)
+	p.library.Receive(now, from, b)
 }
 
 // talks reports whether the client sends messages.
@@ -137,7 +141,7 @@ func (p *takeoverPlayer) begin() {
 			break // only edges that heard it may send to it
 		}
 		return // it sends nothing, so no edge learns from it that it needs another one
-	case 1:
+	case writer:
 		p.offer()
 		p.w.net.Every(300*time.Millisecond, func() bool {
 			p.writeNext()
@@ -150,7 +154,7 @@ func (p *takeoverPlayer) begin() {
 
 // offer offers the client's own state.
 func (p *takeoverPlayer) offer() {
-	layout, err := netstate.NewLayout([]netstate.Value{{Type: 6}})
+	layout, err := netstate.NewLayout([]netstate.Value{{Type: uint16Type}})
 	if err == nil {
 		p.own, err = p.Offer(p.w.net.Now(), netstate.NewState(layout), []byte("own"), false)
 	}
@@ -158,18 +162,30 @@ func (p *takeoverPlayer) offer() {
 		p.w.Fatal(err)
 	}
 	p.w.net.Wake(p.addr)
+	if p.numbered != nil {
+		p.numbered.own = p.own
+	}
 }
 
 // write writes to the client's own state.
 func (p *takeoverPlayer) write(v uint16) {
-	if p.own.Phase == dnptest.LinkIsUp {
+	switch {
+	case p.own.Phase != dnptest.LinkIsUp:
+	case p.numbered != nil:
+		p.numbered.next = v - 2
+		p.numbered.write(p.own, 0)
+	default:
 		p.Set(p.own, 0, u16(v))
 		p.w.net.Wake(p.addr)
 	}
 }
 
-// writeNext writes how often the client has written to its own state.
+// writeNext writes how often the client has written to its own state, or, if it numbers its writes, to any of those it may.
 func (p *takeoverPlayer) writeNext() {
+	if p.numbered != nil {
+		p.numbered.writeSome(p.w.net.Rand())
+		return
+	}
 	p.wrote = append(p.wrote, p.w.net.Elapsed())
 	p.write(uint16(len(p.wrote) - 1))
 }
@@ -354,6 +370,7 @@ func (p *takeoverPlayer) judge() {
 	if p.own != nil {
 		p.judgeOwn()
 	}
+	p.judgeNumbered()
 }
 
 // mayBeSought reports whether an edge other than the owner has the client's connection and may not have told the owner,
@@ -381,6 +398,11 @@ func (p *takeoverPlayer) owners() (n int) {
 // judgeEnd wants the end of the session in the log. It is not written before all messages of the
 // client were delivered. A twin may have begun another session in the name of the client since.
 func (p *takeoverPlayer) judgeEnd() {
+	if p.numbered != nil {
+		for _, problem := range p.w.levers.problems {
+			p.w.failf("player %d, which numbers its writes: %s", p.index, problem)
+		}
+	}
 	if !p.w.fence.of(p.log()).ended {
 		p.w.failf("the session of player %d did not end", p.index)
 	}
@@ -401,10 +423,10 @@ func (p *takeoverPlayer) judgeOwn() {
 		w.net.Wake(p.addr)
 		w.net.Run(2 * time.Second)
 	}
-	p.write(4711)
+	p.write(4710)
 	w.net.Run(2 * time.Second)
 	got := w.ask(w.subjects.Get("s", p.ownKey()), "{}")
-	if !strings.Contains(got, "4711") {
-		w.failf("player %d wrote 4711 to its own state, the holder has %s", p.index, got)
+	if !strings.Contains(got, "4710") {
+		w.failf("player %d wrote 4710 to its own state, the holder has %s", p.index, got)
 	}
 }

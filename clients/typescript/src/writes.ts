@@ -96,6 +96,7 @@ export class Writes {
   #batch: Batch | undefined; // of the datagram under way
   #again: Batch | undefined; // the datagram under way is a repeat
   #now = 0;
+  #generation = 0; // of the newest edge that was heard
   #sendAt = -Infinity; // no values that were set before
 
   constructor(datagramMax: number, private readonly interval: number, send: (datagram: Uint8Array) => void, private readonly changed: (state: State, index: number) => void) {
@@ -142,14 +143,20 @@ export class Writes {
   /** value takes a value of the edge. */
   value(link: WriteLink, index: number, p: Uint8Array, at: number, size: number, order: Order, now: number): void {
     if (older(order, link.orders[index] ?? unordered)) return;
+    this.#generation = Math.max(this.#generation, order.generation);
     link.orders[index] = order;
     const w = link.writes.get(index);
     if (w) w.stash = copy(p, at, at + size);
     else if (link.state.receive(index, p, at, size, now)) this.changed(link.state, index);
   }
 
-  /** acknowledge handles an acknowledgement in a LinkUpdate. */
+  /**
+   * acknowledge handles an acknowledgement in a LinkUpdate. That of an edge from which another one took the session over does not
+   * count, because values of the new edge may be older than the write. The new edge acknowledges the next repeat.
+   */
   acknowledge(ack: Acknowledgement, order: Order, now: number): void {
+    if (order.generation < this.#generation) return;
+    this.#generation = order.generation;
     const batch = this.#batches.get(ack.number);
     if (!batch) return;
     this.#time(batch, now);

@@ -173,22 +173,22 @@ func TestWriteBounds(t *testing.T) {
 	value := make([]byte, writerBytesMax/2-writtenOverhead)
 	for i := range sources[:len(sources)-1] {
 		wr := w.writer(&sources[i], nil)
-		if !wr.store(0, 0, value) || !wr.store(1, 0, value) {
+		if !wr.store(0, 0, 0, value) || !wr.store(1, 0, 0, value) {
 			t.Fatalf("writer %d is full before its bound", i)
 		}
-		if wr.store(2, 0, nil) {
+		if wr.store(2, 0, 0, nil) {
 			t.Fatalf("writer %d stores %d bytes, want %d at most", i, wr.size, writerBytesMax)
 		}
-		if !wr.store(1, 0, value[:8]) || !wr.store(1, 0, value) {
+		if !wr.store(1, 0, 0, value[:8]) || !wr.store(1, 0, 0, value) {
 			t.Fatalf("writer %d refuses newer bytes of a value that it has", i)
 		}
 	}
 	last := &sources[len(sources)-1]
-	if w.writer(last, nil).store(0, 0, value) {
+	if w.writer(last, nil).store(0, 0, 0, value) {
 		t.Fatalf("the session stores %d bytes, want %d at most", w.total, sessionBytesMax)
 	}
 	w.discard(&sources[0])
-	if !w.writer(last, nil).store(0, 0, value) {
+	if !w.writer(last, nil).store(0, 0, 0, value) {
 		t.Error("there is no room after a writer was discarded")
 	}
 	if got, ok := w.bySource[last].newest(0); !ok || len(got) != len(value) {

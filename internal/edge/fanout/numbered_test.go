@@ -117,4 +117,19 @@ func TestNumberedWrites(t *testing.T) {
 	s.session.Claims.Write = false
 	hear(write(10, 4, links...))
 	want("a client that may not write", "", fmt.Sprintf("10 [{%d 0 not_authorised} {%d 0 not_authorised}]", links[0], links[1]))
+
+	s.session.Claims.Write = true
+	hear(write(11, 5, links...))
+	s.store.Publish(start, replication.Publish{Ops: []replication.Op{
+		{Kind: replication.OpPut, Key: "left", HasAccess: true, Access: replication.Access{Kind: replication.AccessReadOnly}, Values: levers[0].Values},
+		{Kind: replication.OpRemove, Key: "right"},
+	}, Atomic: true})
+	s.replicate()
+	if link, ok := s.conn.LinkOf(source(s.spaces.Replica("arena").ByKey("left"))); !ok || link.ID == links[0] {
+		t.Fatalf("the read-only state has the link %+v (%t), want another one", link, ok)
+	}
+	asked(replication.WriteRefused)
+	if got, want := fmt.Sprint(out.acks), fmt.Sprintf("[11 [{%d 0 no_state} {%d 0 refused}]]", links[1], links[0]); got != want {
+		t.Errorf("the links of a write end before its answer: the client is told %s, want %s, by the links that it knows", got, want)
+	}
 }

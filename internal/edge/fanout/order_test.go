@@ -269,7 +269,7 @@ func (o *orderTest) act(c *orderClient) {
 		c.Handle(o.now, &dnp.Event{Kind: dnp.EventLinkUp, Conn: c.conn, Source: source(st), Link: 1})
 	case n < 11 && st != nil:
 		wr := c.writes.writer(source(st), nil)
-		wr.store(0, 0, []byte{byte(o.rand.IntN(256))})
+		wr.store(0, 0, 0, []byte{byte(o.rand.IntN(256))})
 		wr.repeat.want(o.now)
 	case n == 11:
 		c.end(dnp.ClosePeer)

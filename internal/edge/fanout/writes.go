@@ -63,8 +63,9 @@ type writer struct {
 type written struct {
 	index  int
 	value  []byte
-	write  uint32 // number of the client's write; 0 for none
-	number uint32 // of the first request that carried these bytes; 0 if none has
+	link   wire.LinkID // through which the client wrote it, by which the client knows it; it may have ended
+	write  uint32      // number of the client's write; 0 for none
+	number uint32      // of the first request that carried these bytes; 0 if none has
 
 	// The position behind which the holder has the value, once it said so. Its answer and
 	// the batch come on two subscriptions, so the replica may not be there yet.
@@ -100,7 +101,11 @@ func (w *writes) end(over func(*writer) bool) {
 		}
 		wr.grow(-wr.size)
 		for i := range wr.values {
-			w.close(wr.values[i].write, nil)
+			if v := &wr.values[i]; v.acknowledged {
+				w.close(v.write, nil)
+			} else { // the state has ended, or the session
+				w.close(v.write, v.refusal(wire.RefusedNoState))
+			}
 		}
 		wr.values = nil
 		delete(w.bySource, wr.source)
@@ -182,7 +187,7 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 	for index, value, ok := ev.Update.Next(); ok; index, value, ok = ev.Update.Next() {
 		switch {
 		case write != 0 && wr.overtakes(index, write):
-		case wr.store(index, write, value):
+		case wr.store(index, ev.Link, write, value):
 			wr.conn.Writes().Hold(ev.Link, index, write, value)
 		default:
 			wr.conn.Writes().Refuse(ev.Link, index)
@@ -199,7 +204,7 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 // restore stores what the client wrote while another edge had the session, because the
 // holder may not have it.
 func (wr *writer) restore(now time.Time, h dnp.HeldValue) {
-	if !wr.store(h.Index, h.Write, h.Value) {
+	if !wr.store(h.Index, h.Link, h.Write, h.Value) {
 		wr.conn.Writes().Refuse(h.Link, h.Index)
 		return
 	}
@@ -222,7 +227,7 @@ func (w *writes) refuse(write uint32, link wire.LinkID, index int, code wire.Ref
 }
 
 // store keeps a value, which it copies. It reports false if there is no room.
-func (wr *writer) store(index int, write uint32, value []byte) bool {
+func (wr *writer) store(index int, link wire.LinkID, write uint32, value []byte) bool {
 	i, found := wr.find(index)
 	delta := len(value)
 	if found {
@@ -238,7 +243,7 @@ func (wr *writer) store(index int, write uint32, value []byte) bool {
 	}
 	v := &wr.values[i]
 	overwritten := v.write
-	*v = written{index: index, write: write, value: append(v.value[:0], value...)}
+	*v = written{index: index, link: link, write: write, value: append(v.value[:0], value...)}
 	wr.count(write)
 	wr.close(overwritten, nil)
 	wr.grow(delta)
@@ -363,12 +368,10 @@ func (wr *writer) settle(number uint32, r replication.WriteResult, refusal func(
 			i++
 			continue
 		}
-		value := wire.RefusedValue{Index: uint16(v.index), Code: code}
 		if link, ok := wr.linkExact(v.index); ok {
 			wr.conn.Writes().Refuse(link.ID, v.index)
-			value.Link = link.ID
 		}
-		wr.forget(i, &value)
+		wr.forget(i, v.refusal(code))
 	}
 	if !open {
 		wr.repeat.stop()
@@ -381,6 +384,11 @@ func (wr *writer) forget(i int, refused *wire.RefusedValue) {
 	wr.grow(-len(wr.values[i].value) - writtenOverhead)
 	wr.values = slices.Delete(wr.values, i, i+1)
 	wr.close(write, refused)
+}
+
+// refusal returns what the client hears of a value that is refused.
+func (v *written) refusal(code wire.RefusalCode) *wire.RefusedValue {
+	return &wire.RefusedValue{Link: v.link, Index: uint16(v.index), Code: code}
 }
 
 // arrived reports whether the replica is behind the position at which the holder has v.

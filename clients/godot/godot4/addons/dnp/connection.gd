@@ -588,6 +588,7 @@ func _update(p):
 		if order < state._orders[i]:
 			continue
 		state._orders[i] = order
+		_writes.heard(order)
 		_in.seek(places[k + 2])
 		var value = read_value(state.types[i])
 		if not state._writes.is_empty() and state._writes.has(i):

@@ -49,6 +49,7 @@ var _deviation = 0.0
 var _backed_off = 0.0 # the pause of the latest number that was repeated, while no other was acknowledged
 var _send_at = 0
 var _now = 0
+var _since = UNORDERED # the lowest order of the newest edge that was heard
 var _body = PackedByteArray() # the LinkUpdate under way
 var _body_number = 0
 var _body_link = -1
@@ -109,8 +110,19 @@ func _leave(state, i):
 	w[NUMBER] = 0
 
 
-# Handles an acknowledgement: of a number, with codes by LinkId and index.
+# Notes that the edge sent a value with this order.
+func heard(order):
+	var since = order & -COUNTERS # counter 0
+	if since > _since:
+		_since = since
+
+
+# Handles an acknowledgement: of a number, with codes by LinkId and index. That of an edge from which another one took the session
+# over does not count, because values of the new edge may be older than the write. The new edge acknowledges the next repeat.
 func acknowledge(number, refused, order, now):
+	if order < _since:
+		return
+	heard(order)
 	if not _sent.has(number):
 		return
 	var sent = _sent[number]
