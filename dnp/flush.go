@@ -100,13 +100,16 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	c.settle(now)
 }
 
-// flushAt returns when the budget allows values of the links that wait.
+// flushAt returns when the budget allows values of the links that wait, or acknowledgements have waited for long enough.
 func (t *linkTable) flushAt(b *budget) instant {
-	if len(t.waiting) == 0 || t.flushing {
+	switch {
+	case t.flushing:
 		return never
+	case len(t.waiting) == 0:
+		return t.holds.ordering().flushAt()
 	}
 	r := &t.core.rate
-	return b.allowedAt(r, b.batch(r, len(t.waiting)), t.core.cfg.DatagramMax)
+	return min(t.holds.ordering().flushAt(), b.allowedAt(r, b.batch(r, len(t.waiting)), t.core.cfg.DatagramMax))
 }
 
 // An updateWriter builds the LinkUpdates of one connection.

@@ -143,29 +143,35 @@ func (c *Conn) Writes() Writes { return Writes{c} }
 // Hold says that the peer wrote value, which is copied, to element index of a
 // link. That element is not sent to the peer until Release or Refuse, and after Release
 // not while the state has these very bytes. write is the number of the write, 0 if it has
-// none; a value with a number needs no echo, because the peer is told when the write ends.
-func (w Writes) Hold(id wire.LinkID, index int, write uint32, value []byte) {
+// none; a value with a number needs no echo, because the peer is told when the write ends. Hold reports whether the peer
+// wrote this value a moment ago, too, as one does that moves.
+func (w Writes) Hold(id wire.LinkID, index int, write uint32, value []byte) (again bool) {
 	c := w.c
 	t, now := &c.links, c.e.clock.now
 	slot, ok := t.slotOf(id)
 	if !ok || c.over() {
-		return
+		return false
 	}
 	key := newHoldKey(slot, index)
 	t.holds = t.holds.made()
-	_, again := t.holds.byKey[key]
+	before := t.holds.byKey[key]
+	if before != nil {
+		again = now.sub(before.wrote) < streamPause
+		t.holds.order.replaced(before.write)
+	}
 	held, ok := t.holds.set(key, write, value, now)
 	switch {
 	case !ok:
 		c.e.drop(DropHoldsFull)
-		return
+		return false
 	case write != 0:
 		held.echoes = 0
-	case !again, now.sub(held.echoed) < echoQuiet:
+	case before == nil, now.sub(held.echoed) < echoQuiet:
 		held.echoes = echoCopies
 	}
 	held.undecided, held.wrote = true, now
 	t.slots[slot].flags |= linkHeld
+	return again
 }
 
 // A HeldValue is what the peer wrote to element Index of Link, without Release or Refuse
@@ -246,7 +252,41 @@ func (t *linkTable) valueFor(slot, index int, s *Source) []byte {
 // and in later ones, are not older than the write. The edge says it once; a client that does not hear it repeats the write.
 type ordering struct {
 	generation, counter uint64
-	acks                []wire.WriteAck // to be sent
+
+	acks   []wire.WriteAck // to be sent
+	values []int           // by ack: how many values of its write the peer has not written again
+	due    instant         // when acks are sent although no values are
+}
+
+// A peer that moves writes the same values many times a second. It would be sent a datagram for each of its writes, which
+// nobody waits for. So the acknowledgement of a write to a value that the peer had written less than streamPause before waits
+// for a LinkUpdate with values, for ackWait at most: longer than such a peer waits between two writes. It is not sent at all if the
+// peer writes all of these values again meanwhile, because a later write ends an earlier one.
+const (
+	streamPause = 250 * time.Millisecond
+	ackWait     = 80 * time.Millisecond
+)
+
+// replaced notes that the peer wrote a value of a write again.
+func (o *ordering) replaced(write uint32) {
+	if o == nil {
+		return
+	}
+	i := slices.IndexFunc(o.acks, func(a wire.WriteAck) bool { return a.Number == write })
+	if i < 0 || len(o.acks[i].Refused) > 0 {
+		return
+	}
+	if o.values[i]--; o.values[i] == 0 {
+		o.acks, o.values = slices.Delete(o.acks, i, i+1), slices.Delete(o.values, i, i+1)
+	}
+}
+
+// flushAt returns when acknowledgements have waited for long enough.
+func (o *ordering) flushAt() instant {
+	if o == nil || len(o.acks) == 0 {
+		return never
+	}
+	return o.due
 }
 
 // acksMax bounds the acknowledgements that wait for a Flush. One beyond it is dropped, and the client repeats its write.
@@ -273,8 +313,8 @@ func (o *ordering) append(b []byte) []byte {
 	}
 	o.counter++
 	b, n := wire.AppendTrailer(b, wire.NewOrder(o.generation, o.counter), o.acks)
-	if o.acks = append(o.acks[:0], o.acks[n:]...); len(o.acks) == 0 {
-		o.acks = nil
+	if o.acks, o.values = slices.Delete(o.acks, 0, n), slices.Delete(o.values, 0, n); len(o.acks) == 0 {
+		o.acks, o.values = nil, nil
 	}
 	return b
 }
@@ -289,23 +329,36 @@ func (w Writes) Order(generation uint64) {
 	}
 }
 
-// Acknowledge tells the peer, in the next Flush, that its write has ended. The values that the peer may not have are due
-// already (Release, Refuse).
-func (w Writes) Acknowledge(a wire.WriteAck) {
+// Acknowledge tells the peer that its write has ended, of which so many values were applied. The values that the peer may
+// not have are due already (Release, Refuse). Unless wait is set, the peer is told in the next Flush.
+func (w Writes) Acknowledge(a wire.WriteAck, values int, wait bool) {
 	c := w.c
-	switch o := c.links.holds.ordering(); {
+	o, now := c.links.holds.ordering(), c.e.clock.now
+	switch {
 	case o == nil || c.over():
+		return
 	case len(o.acks) >= acksMax:
 		c.e.drop(DropAcksFull)
-	default:
-		o.acks = append(o.acks, a)
+		return
+	}
+	due := now
+	if wait {
+		due = now.add(ackWait)
+	}
+	if len(o.acks) == 0 || due < o.due {
+		o.due = due
+	}
+	o.acks, o.values = append(o.acks, a), append(o.values, values)
+	if wait {
+		c.wake() // for its timer
+	} else {
 		c.links.flushSoon()
 	}
 }
 
-// sendAcks sends the acknowledgements for which no values were sent.
+// sendAcks sends the acknowledgements that have waited for long enough, and those behind them.
 func (o *ordering) sendAcks(c *Conn, out Sender) {
-	for o != nil && len(o.acks) > 0 {
+	for c.e.clock.now >= o.flushAt() {
 		p := c.e.cfg.Profile
 		c.emit(o.append(p.AppendUpdateHead(out.Datagram(p.UpdateHeadSize()+o.room()), 0)), out)
 	}

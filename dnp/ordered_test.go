@@ -27,7 +27,7 @@ func TestOrderedUpdates(t *testing.T) {
 	s.flush()
 	s.want("what the peer wrote is not sent to it", "09 01 0080 01 0100 09   00 02 02")
 	w.Release(0x8000, 0)
-	w.Acknowledge(wire.WriteAck{Number: 5})
+	w.Acknowledge(wire.WriteAck{Number: 5}, 1, false)
 	if !s.e.Pending() {
 		t.Error("it is not time for a Flush, although a write has ended")
 	}
@@ -42,7 +42,7 @@ func TestOrderedUpdates(t *testing.T) {
 	set(src, 0, "0a") // the game server corrects what the peer wrote
 	w.Release(0x8000, 0)
 	w.Refuse(0x8000, 1)
-	w.Acknowledge(wire.WriteAck{Number: 6, Refused: []wire.RefusedValue{{Link: 0x8000, Index: 1, Code: wire.RefusedBounds}}})
+	w.Acknowledge(wire.WriteAck{Number: 6, Refused: []wire.RefusedValue{{Link: 0x8000, Index: 1, Code: wire.RefusedBounds}}}, 1, false)
 	s.flush()
 	s.want("the values that the peer lacks come with the end of the write", "09 01 0080 02 0000 0a 0100 09   00 04 06 01 0080 0100 02 09")
 	s.wait(20 * time.Second)
@@ -84,13 +84,13 @@ func repeated(s string, n int) (all string) {
 func TestAcknowledgementsWait(t *testing.T) {
 	s, src := linked(t, quiet(), false, "uint8")
 	w := s.c.Writes()
-	w.Acknowledge(wire.WriteAck{Number: 1})
+	w.Acknowledge(wire.WriteAck{Number: 1}, 1, false)
 	s.flush()
 	s.want("a peer that did not ask hears nothing")
 	w.Order(0)
 	set(src, 0, "01")
 	for i := range 2 * acksMax {
-		w.Acknowledge(wire.WriteAck{Number: uint32(i + 1)})
+		w.Acknowledge(wire.WriteAck{Number: uint32(i + 1)}, 1, false)
 	}
 	s.flush()
 	next, orders := uint32(1), wire.Order(1)
@@ -177,4 +177,50 @@ func TestOrderSurvives(t *testing.T) {
 	c.Writes().Order(4)
 	next.flush()
 	next.want("the order of the second, twice on a path that it does not know", "09 01 0080 01 0000 00   04 01 02", "09 01 0080 01 0000 00   04 01 02")
+}
+
+// TestAcknowledgementsOfAStream: a peer that writes a value all the time is not told of each write, but soon after the last.
+func TestAcknowledgementsOfAStream(t *testing.T) {
+	s, src := linked(t, quiet(), false, "uint8", "uint8")
+	w := s.c.Writes()
+	w.Order(0)
+	write := func(number uint32, value string, indexes ...int) (again bool) {
+		s.flush() // tells the time
+		for _, i := range indexes {
+			again = w.Hold(0x8000, i, number, unhex(value))
+			set(src, i, value)
+			w.Release(0x8000, i)
+		}
+		w.Acknowledge(wire.WriteAck{Number: number}, len(indexes), again)
+		s.flush()
+		return again
+	}
+	if write(1, "01", 0) {
+		t.Error("the first write of a value is one of many")
+	}
+	s.want("nobody wrote the value before: its peer may wait", "09 00   00 01 01 00 04")
+	for n := uint32(2); n <= 5; n++ {
+		s.wait(50 * time.Millisecond)
+		if !write(n, "02", 0) {
+			t.Error("a value that is written all the time is none of many")
+		}
+	}
+	write(6, "03", 0, 1)
+	s.want("the peer writes on", "09 00   00 02 06 00 04") // the other value was not written before
+	s.wait(50 * time.Millisecond)
+	write(7, "04", 0, 1)
+	s.wait(50 * time.Millisecond)
+	write(8, "05", 0)
+	s.want("a value of write 7 was not written again, and both wait")
+	s.wait(ackWait)
+	s.flush()
+	s.want("the peer pauses", "09 00   00 03 07 00 08 00 06")
+	s.wait(50 * time.Millisecond)
+	write(9, "06", 0)
+	set(src, 1, "09")
+	s.flush()
+	s.want("values to the peer take the acknowledgement along", "09 01 0080 01 0100 09   00 04 09 00 04")
+	s.wait(time.Second)
+	s.flush()
+	s.want("nothing is left")
 }

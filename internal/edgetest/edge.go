@@ -246,7 +246,7 @@ func (e *edge) handle(events []dnp.Event) {
 	for _, ev := range events { // when all links of the datagram were looked at
 		if ev.Kind == dnp.EventUpdate && ev.Number != 0 {
 			if s := ev.Conn.Data().(*session); s.ended.Number != 0 {
-				ev.Conn.Writes().Acknowledge(s.ended)
+				ev.Conn.Writes().Acknowledge(s.ended, 1, false)
 				s.ended = wire.WriteAck{}
 			}
 		}

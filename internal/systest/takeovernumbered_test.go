@@ -49,7 +49,7 @@ func (p *takeoverPlayer) judgeNumbered() {
 	if p.numbered == nil {
 		return
 	}
-	for _, problem := range slices.Concat(p.w.levers.problems, p.w.levers.judge(p.numbered, leverRule{told: true, heard: true})) {
+	for _, problem := range slices.Concat(p.w.levers.problems, p.w.levers.judge(p.numbered, leverRule{told: p.w.holders == 0, heard: p.w.holders == 0})) {
 		p.w.failf("player %d, which numbers its writes: %s", p.index, problem)
 	}
 }

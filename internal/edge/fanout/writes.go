@@ -36,7 +36,9 @@ type writes struct {
 // An openWrite is a numbered write of the client that has not ended.
 type openWrite struct {
 	values  int // of all writers that are not settled
+	applied int // that the holder and the replica have
 	refused []wire.RefusedValue
+	awaited bool // it is no further one of the many in which a client moves
 }
 
 // A writer carries what a client wrote to one state to the holder of the space, until
@@ -102,7 +104,7 @@ func (w *writes) end(over func(*writer) bool) {
 		wr.grow(-wr.size)
 		for i := range wr.values {
 			if v := &wr.values[i]; v.acknowledged {
-				w.close(v.write, nil)
+				w.applied(v.write)
 			} else { // the state has ended, or the session
 				w.close(v.write, v.refusal(wire.RefusedNoState))
 			}
@@ -143,13 +145,32 @@ func (w *writes) close(write uint32, refused *wire.RefusedValue) {
 	}
 }
 
+// applied notes that the holder and the replica have a value of a numbered write.
+func (w *writes) applied(write uint32) {
+	if o := w.open[write]; o != nil {
+		o.applied++
+	}
+	w.close(write, nil)
+}
+
+// await has the client told of the end of a write at once.
+func (w *writes) await(write uint32) {
+	if o := w.open[write]; o != nil {
+		o.awaited = true
+	}
+}
+
 // acknowledge tells the client of the writes all of whose values are settled. It is not done before the turn is over,
 // because the values of a write come link by link. What the client gets in the same datagram and later is not older.
 func (w *writes) acknowledge() {
 	for _, write := range w.ended {
-		if o := w.open[write]; o != nil && o.values == 0 {
-			delete(w.open, write)
-			w.conn.Writes().Acknowledge(wire.WriteAck{Number: write, Refused: o.refused})
+		o := w.open[write]
+		if o == nil || o.values > 0 {
+			continue
+		}
+		delete(w.open, write)
+		if o.applied > 0 || len(o.refused) > 0 { // otherwise later writes have replaced all of its values
+			w.conn.Writes().Acknowledge(wire.WriteAck{Number: write, Refused: o.refused}, o.applied, !o.awaited && len(o.refused) == 0)
 		}
 	}
 	w.ended = w.ended[:0]
@@ -188,7 +209,9 @@ func (wr *writer) update(now time.Time, ev *dnp.Event) {
 		switch {
 		case write != 0 && wr.overtakes(index, write):
 		case wr.store(index, ev.Link, write, value):
-			wr.conn.Writes().Hold(ev.Link, index, write, value)
+			if again := wr.conn.Writes().Hold(ev.Link, index, write, value); !again {
+				wr.await(write)
+			}
 		default:
 			wr.conn.Writes().Refuse(ev.Link, index)
 			wr.counts.WritesDropped++
@@ -208,6 +231,7 @@ func (wr *writer) restore(now time.Time, h dnp.HeldValue) {
 		wr.conn.Writes().Refuse(h.Link, h.Index)
 		return
 	}
+	wr.await(h.Write)
 	wr.repeat.want(now)
 }
 
@@ -383,7 +407,11 @@ func (wr *writer) forget(i int, refused *wire.RefusedValue) {
 	write := wr.values[i].write
 	wr.grow(-len(wr.values[i].value) - writtenOverhead)
 	wr.values = slices.Delete(wr.values, i, i+1)
-	wr.close(write, refused)
+	if refused == nil {
+		wr.applied(write)
+	} else {
+		wr.close(write, refused)
+	}
 }
 
 // refusal returns what the client hears of a value that is refused.
