@@ -259,7 +259,7 @@ type ordering struct {
 }
 
 // A peer that moves writes the same values many times a second. It would be sent a datagram for each of its writes, which
-// nobody waits for. So the acknowledgement of a write to a value that the peer had written less than streamPause before waits
+// no program waits for. So the acknowledgement of a write to a value that the peer had written less than streamPause before waits
 // for a LinkUpdate with values, for ackWait at most: longer than such a peer waits between two writes. It is not sent at all if the
 // peer writes all of these values again meanwhile, because a later write ends an earlier one.
 const (
