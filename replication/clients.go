@@ -435,7 +435,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 		}
 	}
 	refused := s.dropInfinite(c)
-	if err := s.assertState(key, c, w); err != nil {
+	if err := s.assertState(now, key, c, w); err != nil {
 		return WriteRefused
 	}
 	st := s.states.byKey[key]
@@ -461,14 +461,21 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 	return refused
 }
 
-func (s *Store) assertState(key string, c *schema, w *Write) *Error {
+func (s *Store) assertState(now time.Time, key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
 		if st.owned = owned; w.State == st.Number {
 			return nil
 		}
-		return s.update(st, *st.Desc, c)
+		changed, written := s.writtenBefore(now, st, w)
+		if err := s.update(st, *st.Desc, c); err != nil {
+			return err
+		}
+		if written {
+			s.batch.send(changed)
+		}
+		return nil
 	}
 	p := s.clients[w.Client]
 	p.forget()
@@ -488,6 +495,18 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	}
 	p.owned = append(p.owned, s.states.byKey[key])
 	return nil
+}
+
+// writtenBefore returns the event with the values of an assert that the state does not have. The client wrote them before
+// the edge, which took the session over, asserted the state; the write itself will change nothing any more.
+func (s *Store) writtenBefore(now time.Time, st *stored, w *Write) (changed Output, written bool) {
+	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.Desc.Key}
+	for _, v := range s.edit.values {
+		if enc := s.edit.bytes[v.off : v.off+v.n]; st.IsNull(v.index) || string(st.Values.Value(v.index)) != string(enc) {
+			e.Values = append(e.Values, st.eventValue(v.index, enc))
+		}
+	}
+	return Output{Kind: OutputEvent, Event: e}, len(e.Values) > 0
 }
 
 // drop removes a state that a client made.

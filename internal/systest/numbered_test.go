@@ -168,11 +168,18 @@ func (c *numberedClient) Set(l *dnptest.Link, index int, value []byte) bool {
 	s.State.Set(index, value)
 	c.out.Set(k, func(r outbox.Result) {
 		w.over = true
-		if s.newest[index] == n { // otherwise it is the result of a later one
+		if !c.wroteSince(s, index, n) { // otherwise it is the result of a later one
 			w.refused, w.confirmed = r.Refused, !r.Refused && !r.Lost
 		}
 	})
 	return true
+}
+
+// wroteSince reports whether the client wrote to a value after n, perhaps through a later link of the state.
+func (c *numberedClient) wroteSince(s *numberedState, index int, n uint16) bool {
+	return slices.ContainsFunc(c.states, func(o *numberedState) bool {
+		return (o == s || !o.Own && !s.Own && string(o.Message) == string(s.Message)) && o.newest[index] > n
+	})
 }
 
 // add makes the source of a link.
