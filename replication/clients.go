@@ -468,12 +468,16 @@ func (s *Store) assertState(now time.Time, key string, c *schema, w *Write) *Err
 		if st.owned = owned; w.State == st.Number {
 			return nil
 		}
-		changed, written := s.writtenBefore(now, st, w)
+		// The client wrote these before the edge, which took the session over, asserted the state. The write itself will
+		// change nothing any more.
+		written := st.lacks(&s.edit)
 		if err := s.update(st, *st.Desc, c); err != nil {
 			return err
 		}
-		if written {
-			s.batch.send(changed)
+		if len(written) > 0 {
+			s.batch.send(Output{Kind: OutputEvent, Event: &Event{
+				Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: key, Values: written,
+			}})
 		}
 		return nil
 	}
@@ -497,16 +501,14 @@ func (s *Store) assertState(now time.Time, key string, c *schema, w *Write) *Err
 	return nil
 }
 
-// writtenBefore returns the event with the values of an assert that the state does not have. The client wrote them before
-// the edge, which took the session over, asserted the state; the write itself will change nothing any more.
-func (s *Store) writtenBefore(now time.Time, st *stored, w *Write) (changed Output, written bool) {
-	e := &Event{Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: st.Desc.Key}
-	for _, v := range s.edit.values {
-		if enc := s.edit.bytes[v.off : v.off+v.n]; st.IsNull(v.index) || string(st.Values.Value(v.index)) != string(enc) {
-			e.Values = append(e.Values, st.eventValue(v.index, enc))
+// lacks returns the values of an edit that the state does not have.
+func (st *stored) lacks(e *edit) (values []EventValue) {
+	for _, v := range e.values {
+		if enc := e.bytes[v.off : v.off+v.n]; st.IsNull(v.index) || string(st.Values.Value(v.index)) != string(enc) {
+			values = append(values, st.eventValue(v.index, enc))
 		}
 	}
-	return Output{Kind: OutputEvent, Event: e}, len(e.Values) > 0
+	return values
 }
 
 // drop removes a state that a client made.
