@@ -355,7 +355,11 @@ func (c *numberedClient) update(s *numberedState, e *dnp.Event) {
 		if e.Order < s.orders[i] {
 			continue
 		}
+		taken := e.Order.Generation() > s.orders[i].Generation()
 		if s.orders[i] = e.Order; c.out.Receive(numberedValue{s, i}, e.Order, v) {
+			if taken { // by an edge whose copy may be from before a write that the former edge acknowledged
+				s.newest[i] = 0
+			}
 			c.show(s, i, v)
 		}
 	}
