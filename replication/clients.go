@@ -435,7 +435,7 @@ func (s *Store) assert(now time.Time, w *Write, result *WriteResult) WriteCode {
 		}
 	}
 	refused := s.dropInfinite(c)
-	if err := s.assertState(now, key, c, w); err != nil {
+	if err := s.assertState(key, c, w); err != nil {
 		return WriteRefused
 	}
 	st := s.states.byKey[key]
@@ -461,25 +461,15 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 	return refused
 }
 
-func (s *Store) assertState(now time.Time, key string, c *schema, w *Write) *Error {
+func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
-		if st.owned = owned; w.State == st.Number {
+		same := st.owned != nil && st.owned.session == w.Session || w.State == st.Number
+		if st.owned = owned; same {
 			return nil
 		}
-		// The client wrote these before the edge, which took the session over, asserted the state. The write itself will
-		// change nothing any more.
-		written := st.lacks(&s.edit)
-		if err := s.update(st, *st.Desc, c); err != nil {
-			return err
-		}
-		if len(written) > 0 {
-			s.batch.send(Output{Kind: OutputEvent, Event: &Event{
-				Type: EventChanged, Space: s.cfg.Space, Time: now, Client: w.Client, Session: w.Session, Key: key, Values: written,
-			}})
-		}
-		return nil
+		return s.update(st, *st.Desc, c)
 	}
 	p := s.clients[w.Client]
 	p.forget()
@@ -499,16 +489,6 @@ func (s *Store) assertState(now time.Time, key string, c *schema, w *Write) *Err
 	}
 	p.owned = append(p.owned, s.states.byKey[key])
 	return nil
-}
-
-// lacks returns the values of an edit that the state does not have.
-func (st *stored) lacks(e *edit) (values []EventValue) {
-	for _, v := range e.values {
-		if enc := e.bytes[v.off : v.off+v.n]; st.IsNull(v.index) || string(st.Values.Value(v.index)) != string(enc) {
-			values = append(values, st.eventValue(v.index, enc))
-		}
-	}
-	return values
 }
 
 // drop removes a state that a client made.
