@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -408,6 +409,10 @@ func (st *stored) remember(w *Write) *writeMark {
 	return m
 }
 
+// AssertAnew is the State of an assert that brings the values of another state: the client took the one before back, under
+// the same LinkId, and the holder may not have heard of that.
+const AssertAnew = math.MaxUint64
+
 // assert makes the state that a client offered, or confirms it. It waits for the Join of the
 // session, because a late repetition of an assert must not bring back a state that ended with
 // its session.
@@ -465,7 +470,7 @@ func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
 	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
-		same := st.owned != nil && st.owned.session == w.Session || w.State == st.Number
+		same := w.State == st.Number || w.State != AssertAnew && st.owned != nil && st.owned.session == w.Session
 		if st.owned = owned; same {
 			return nil
 		}

@@ -102,6 +102,10 @@ func TestStoreClientStates(t *testing.T) {
 	later.Values = []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{2}}}
 	s.Write(s.now, later)
 	s.sends("repeated, with what the client wrote since: that comes as a write", 20*time.Millisecond, "write 4 code 0 state 1 epoch 7")
+	anew := assert
+	anew.State, anew.Values = AssertAnew, []WriteValue{{Index: 0, Type: typ("uint8"), Value: []byte{2}}}
+	s.Write(s.now, anew)
+	s.sends("the client offered another one under the LinkId", 20*time.Millisecond, "batch 7 2<1 1:1:0002", "write 4 code 0 state 1 epoch 7")
 	l, _ := s.Get("client.c1.3")
 	if d := l.States[0].Desc; !d.Access.MayWrite("c1") || d.Access.MayWrite("c2") || d.Audience.Includes("c1", nil) || !d.Audience.Includes("c2", nil) {
 		t.Fatalf("access and audience are %+v", d)
@@ -114,14 +118,14 @@ func TestStoreClientStates(t *testing.T) {
 	s.Write(s.now, Write{Kind: WriteDrop, Session: "s0", Client: "c1", Link: 3, Epoch: 7})
 	s.sends("another session may not drop it", 20*time.Millisecond, "write 0 code 0 state 0 epoch 7")
 	s.Write(s.now, Write{Kind: WriteDrop, Session: "s1", Client: "c1", Link: 3, Epoch: 7})
-	s.sends("dropped", 20*time.Millisecond, "batch 7 2<1 1:6:", "write 0 code 0 state 0 epoch 7")
+	s.sends("dropped", 20*time.Millisecond, "batch 7 3<2 1:6:", "write 0 code 0 state 0 epoch 7")
 	s.Write(s.now, other)
 	s.Advance(s.now.Add(time.Second))
 	s.Join("c1", "s2")
 	s.Leave("c1", "s2")
-	s.sends("another session of the client ends, and late checks are merged into one", 20*time.Second, "batch 7 4<3 1:2:1bdf05a5")
+	s.sends("another session of the client ends, and late checks are merged into one", 20*time.Second, "batch 7 5<4 1:2:1bdf05a5")
 	s.Leave("c1", "s1")
-	s.sends("the state ends with its session", 20*time.Millisecond, "batch 7 5<4 1:6:")
+	s.sends("the state ends with its session", 20*time.Millisecond, "batch 7 6<5 1:6:")
 	if n := s.Dirty(); n != 0 {
 		t.Fatalf("%d states of clients are queued to be stored", n)
 	}

@@ -46,7 +46,7 @@ type ownState struct {
 	message  []byte
 	readOnly bool     // only the client itself may write
 	number   uint64   // state number in this epoch; 0 until the holder gave one
-	restored uint64   // state number that the replica had when the session was taken over; the holder may have newer values
+	restored uint64   // state number that the replica had when the session was taken over; the holder may have newer values. Or AssertAnew
 	repeat   repeater // of telling the holder that the state exists, or that the client took it back
 }
 
@@ -85,6 +85,9 @@ func (o *ownStates) accept(now time.Time, ev *dnp.Event) bool {
 	if o.conn.Accept(ev.Link, own.source) != nil {
 		own.source.Remove()
 		return false
+	}
+	if slices.ContainsFunc(o.drops, func(d *ownState) bool { return d.link == ev.Link }) { // the holder may have the earlier one
+		own.restored = replication.AssertAnew
 	}
 	o.add(own)
 	own.assertNow(now)
