@@ -197,7 +197,7 @@ func TestStreamsVanish(t *testing.T) {
 		return ""
 	}
 	eventually(t, "the relay counts the streams of the store", func() bool { return value(0) == "4" })
-	eventually(t, "the edge counts 16 streams of the log, 12 of its copies, and DNP_FROM", func() bool { return value(1) == "29" })
+	eventually(t, "the edge counts 12 streams of the copies, and DNP_FROM", func() bool { return value(1) == "13" })
 	s.ready(0, true, "")
 	s.ready(1, true, "")
 	s.relay.says("held_again=")
