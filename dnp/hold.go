@@ -144,7 +144,7 @@ func (c *Conn) Writes() Writes { return Writes{c} }
 // link. That element is not sent to the peer until Release or Refuse, and after Release
 // not while the state has these very bytes. write is the number of the write, 0 if it has
 // none; a value with a number needs no echo, because the peer is told when the write ends. Hold reports whether the peer
-// wrote this value a moment ago, too, as one does that moves.
+// replaces what it wrote a moment ago, as a peer does that moves.
 func (w Writes) Hold(id wire.LinkID, index int, write uint32, value []byte) (again bool) {
 	c := w.c
 	t, now := &c.links, c.e.clock.now
@@ -155,7 +155,7 @@ func (w Writes) Hold(id wire.LinkID, index int, write uint32, value []byte) (aga
 	key := newHoldKey(slot, index)
 	t.holds = t.holds.made()
 	before := t.holds.byKey[key]
-	if before != nil {
+	if before != nil && before.write != write { // a repeat replaces nothing, and its peer waits
 		again = now.sub(before.wrote) < streamPause
 		t.holds.order.replaced(before.write)
 	}

@@ -220,6 +220,13 @@ func TestAcknowledgementsOfAStream(t *testing.T) {
 	set(src, 1, "09")
 	s.flush()
 	s.want("values to the peer take the acknowledgement along", "09 01 0080 01 0100 09   00 04 09 00 04")
+	s.wait(50 * time.Millisecond)
+	write(10, "07", 0)
+	s.wait(50 * time.Millisecond)
+	if write(10, "07", 0) {
+		t.Error("a repeat is one of many")
+	}
+	s.want("the peer repeats its last write: it waits, and hears at once", "09 00   00 05 0a 00 0a 00 06")
 	s.wait(time.Second)
 	s.flush()
 	s.want("nothing is left")

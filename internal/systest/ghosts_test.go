@@ -52,7 +52,7 @@ type clubRelay struct {
 	bus    *hangingBus
 	gossip *gossip.Gossip
 	end    func()   // drains it
-	after  []func() // end what it needs until it has drained
+	after  []func() // each ends something that the relay needs until it has drained
 }
 
 // A hangingBus blocks who publishes, as a fault in a worker would.

@@ -16,8 +16,8 @@ import (
 )
 
 // A leverGame is a game server with levers, states of two numbers that a numberedClient may write, and the judge of what
-// becomes of the writes. It changes some of the values as soon as it hears of them, those of own states, too. What it sets is odd, what
-// clients write is even.
+// becomes of the writes. As soon as the game server hears of a value, also one of a client's own state, it may change it. It sets odd
+// numbers; clients write even ones.
 type leverGame struct {
 	w          *world
 	players    []*numberedPlayer

@@ -46,7 +46,7 @@ type ownState struct {
 	message  []byte
 	readOnly bool     // only the client itself may write
 	number   uint64   // state number in this epoch; 0 until the holder gave one
-	restored uint64   // state number that the replica had when the session was taken over; the holder may have newer values. Or AssertAnew
+	restored uint64   // State of the assert: the number that the replica had at a takeover, when the holder may have newer values; or AssertAnew
 	repeat   repeater // of telling the holder that the state exists, or that the client took it back
 }
 

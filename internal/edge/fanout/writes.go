@@ -36,9 +36,9 @@ type writes struct {
 // An openWrite is a numbered write of the client that has not ended.
 type openWrite struct {
 	values  int // of all writers that are not settled
-	applied int // that the holder and the replica have
+	applied int // values that the holder and the replica have
 	refused []wire.RefusedValue
-	awaited bool // it is no further one of the many in which a client moves
+	awaited bool // the client may wait for the acknowledgement: it does not write these values all the time
 }
 
 // A writer carries what a client wrote to one state to the holder of the space, until
