@@ -10,7 +10,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // An Op is one change: Put, Set, Remove, Audience, Group, Interest or Eye.
@@ -149,9 +148,10 @@ type Who struct {
 
 // A Detail reduces what some clients receive.
 type Detail struct {
-	Groups, Clients []string
-	Precision       float64 // factor on the precisions, 1 to 1,000,000; 0 = 1
-	Rate            float64 // most changes a second; 0 = unlimited
+	Groups    []string `json:"groups,omitempty"`
+	Clients   []string `json:"clients,omitempty"`
+	Precision float64  `json:"precision,omitempty"` // factor on the precisions, 1 to 1,000,000; 0 = 1
+	Rate      float64  `json:"rate,omitempty"`      // most changes a second; 0 = unlimited
 }
 
 func (o Put) name() string      { return "put " + o.Key }
@@ -175,197 +175,27 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, 
 type op struct {
 	source Op
 	parsed replication.Op
-	put    *putJSON                   // of Put; apply gives it to the copy
-	values map[string]json.RawMessage // of Set
+	text   json.RawMessage
+	put    *payload.Put               // of Put; apply gives it to the copy
 	who    json.RawMessage            // of Audience
-	text   json.RawMessage            // of Interest and Eye
+	values map[string]json.RawMessage // of Set
 	trace  trace
 	bound  *binding // of Put; nil if no Bound made it
 }
 
-// A putJSON is the JSON form of Put.
-type putJSON struct {
-	Op       string          `json:"op"`
-	Key      string          `json:"key"`
-	Message  *string         `json:"message,omitempty"`
-	Describe bool            `json:"describe,omitempty"`
-	Farewell *string         `json:"farewell,omitempty"`
-	Access   json.RawMessage `json:"access"`
-	Audience json.RawMessage `json:"audience"`
-	Priority int             `json:"priority,omitempty"`
-	Details  []detailJSON    `json:"lod,omitempty"`
-	TTL      string          `json:"ttl,omitempty"`
-	Interest json.RawMessage `json:"interest,omitempty"`
-	Values   []valueJSON     `json:"values"`
-}
-
-type valueJSON struct {
-	Name      string          `json:"name,omitempty"`
-	Type      Type            `json:"type"`
-	Value     json.RawMessage `json:"value,omitempty"`
-	Precision float64         `json:"precision,omitempty"`
-	Nullable  bool            `json:"nullable,omitempty"`
-	Null      json.RawMessage `json:"null,omitempty"`
-	Min       json.RawMessage `json:"min,omitempty"`
-	Max       json.RawMessage `json:"max,omitempty"`
-	Rate      float64         `json:"rate,omitempty"`
-	Finite    *bool           `json:"finite,omitempty"`
-	Fields    []Field         `json:"fields,omitempty"`
-}
-
-type detailJSON struct {
-	Groups    []string `json:"groups,omitempty"`
-	Clients   []string `json:"clients,omitempty"`
-	Precision float64  `json:"precision,omitempty"`
-	Rate      float64  `json:"rate,omitempty"`
-}
-
-// A changeJSON is the JSON form of Set, Remove and Audience.
-type changeJSON struct {
-	Op       string                     `json:"op"`
-	Key      string                     `json:"key"`
-	Values   map[string]json.RawMessage `json:"values,omitzero"`
-	Audience json.RawMessage            `json:"audience,omitzero"`
-	AsOf     *[2]uint64                 `json:"as_of,omitempty"`
-}
-
-// A clientJSON is the JSON form of Group, and of kick.
-type clientJSON struct {
-	Op     string   `json:"op"`
-	Client string   `json:"client"`
-	Join   []string `json:"join,omitempty"`
-	Leave  []string `json:"leave,omitempty"`
-}
-
-// A distanceJSON is the JSON form of Distance, and with Op and Name that of Interest.
-type distanceJSON struct {
-	Op     string `json:"op,omitempty"`
-	Name   string `json:"name,omitempty"`
-	At     string `json:"at,omitempty"`
-	Axes   string `json:"axes,omitempty"`
-	Bands  []Band `json:"bands"`
-	Beyond string `json:"beyond,omitempty"`
-	Events bool   `json:"events,omitempty"`
-}
-
-// An eyeJSON is the JSON form of Eye.
-type eyeJSON struct {
-	Op     string `json:"op"`
-	Client string `json:"client"`
-	At     []any  `json:"at"`
-}
-
-// An assertion is what a put of the copy has that one of the game server has not: what the copy knows of each part, unless sets has the value.
-type assertion struct {
-	state *state
-	sets  map[string]bool
-}
-
-// asOf returns what the position of value i looks like in the put, or nothing for that of the put.
-func (a *assertion) asOf(i int) string {
-	switch p := a.state.known[i]; {
-	case len(a.sets) > 0 && a.sets[strconv.Itoa(i)]:
-		return "null"
-	case p != a.state.knownPut:
-		return p.json()
-	}
-	return ""
-}
-
 // json returns the position as ops have it.
-func (p Position) json() string {
+func (p Position) json() json.RawMessage {
 	b := append(make([]byte, 0, 48), '[')
 	b = append(strconv.AppendUint(b, p.Epoch, 10), ',')
-	return string(append(strconv.AppendUint(b, p.Seq, 10), ']'))
+	return append(strconv.AppendUint(b, p.Seq, 10), ']')
 }
 
 // onlyIf returns the position as changes have it, if they are to have one.
-func (p Position) onlyIf(wanted bool) *[2]uint64 {
+func (p Position) onlyIf(wanted bool) json.RawMessage {
 	if !wanted {
 		return nil
 	}
-	return &[2]uint64{p.Epoch, p.Seq}
-}
-
-// append appends the put with its values, as an assertion unless a is nil. It is json.Marshal for the
-// form that a relay gets again for each state when it takes a space over; what is rare is left to that. The relay's
-// parser has accepted keys, names and types, which therefore need no escapes.
-func (p *putJSON) append(b []byte, a *assertion) []byte {
-	b = append(append(append(b, `{"op":"put","key":"`...), p.Key...), '"')
-	if p.Message != nil {
-		b = append(append(b, `,"message":`...), mustMarshal(p.Message)...)
-	}
-	if p.Describe {
-		b = append(b, `,"describe":true`...)
-	}
-	if p.Farewell != nil {
-		b = append(append(b, `,"farewell":`...), mustMarshal(p.Farewell)...)
-	}
-	b = append(append(b, `,"access":`...), p.Access...)
-	b = append(append(b, `,"audience":`...), p.Audience...)
-	if p.Priority != 0 {
-		b = strconv.AppendInt(append(b, `,"priority":`...), int64(p.Priority), 10)
-	}
-	if len(p.Details) > 0 {
-		b = append(append(b, `,"lod":`...), mustMarshal(p.Details)...)
-	}
-	if len(p.Interest) > 0 {
-		b = append(append(b, `,"interest":`...), p.Interest...)
-	}
-	if p.TTL != "" {
-		b = append(append(append(b, `,"ttl":"`...), p.TTL...), '"')
-	}
-	if a != nil {
-		b = append(append(b, `,"as_of":`...), a.state.knownPut.json()...)
-	}
-	b = append(b, `,"values":[`...)
-	for i := range p.Values {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		asOf := ""
-		if a != nil {
-			asOf = a.asOf(i)
-		}
-		b = p.Values[i].append(b, asOf)
-	}
-	return append(b, "]}"...)
-}
-
-// append appends a value, with a position unless that is empty.
-func (v *valueJSON) append(b []byte, asOf string) []byte {
-	b = append(append(append(b, `{"type":"`...), v.Type...), '"')
-	if v.Name != "" {
-		b = append(append(append(b, `,"name":"`...), v.Name...), '"')
-	}
-	raw := func(name string, text json.RawMessage) {
-		if len(text) > 0 {
-			b = append(append(b, name...), text...)
-		}
-	}
-	raw(`,"value":`, v.Value)
-	if v.Precision != 0 {
-		b = strconv.AppendFloat(append(b, `,"precision":`...), v.Precision, 'g', -1, 64)
-	}
-	if v.Nullable {
-		b = append(b, `,"nullable":true`...)
-	}
-	raw(`,"null":`, v.Null)
-	raw(`,"min":`, v.Min)
-	raw(`,"max":`, v.Max)
-	if v.Rate != 0 {
-		b = strconv.AppendFloat(append(b, `,"rate":`...), v.Rate, 'g', -1, 64)
-	}
-	if v.Finite != nil {
-		b = append(b, `,"finite":false`...)
-	}
-	if len(v.Fields) > 0 {
-		raw(`,"fields":`, mustMarshal(v.Fields))
-	}
-	if asOf != "" {
-		b = append(append(b, `,"as_of":`...), asOf...)
-	}
-	return append(b, '}')
+	return p.json()
 }
 
 // mustMarshal writes what JSON can express.
@@ -388,35 +218,33 @@ func opError(o Op, code replication.Code, format string, args ...any) *Error {
 	return &Error{Op: o.name(), Code: Code(code), Message: fmt.Sprintf(format, args...)}
 }
 
-// parse checks the JSON form of an op with the relay's parser.
-func parse(o Op, form any) (op, error) {
-	body, err := json.Marshal(form)
-	if err != nil {
-		return op{}, opError(o, replication.CodeBadRequest, "%v", err)
-	}
-	return parseText(o, body)
-}
-
-func parseText(o Op, body []byte) (op, error) {
-	p, problem := new(payload.Parser).Parse(payload.JSON, body, "")
+// parse checks an op with the relay's parser.
+func parse(o Op, text []byte) (op, error) {
+	p, problem := new(payload.Parser).Parse(payload.JSON, text, "")
 	if problem != nil {
 		return op{}, &Error{Op: o.name(), Code: Code(problem.Code), Message: problem.Message}
 	}
-	return op{source: o, parsed: p.Ops[0]}, nil
+	return op{source: o, parsed: p.Ops[0], text: text}, nil
+}
+
+func encodeOp(o Op, form *payload.Op) (op, error) {
+	return parse(o, form.Append(make([]byte, 0, opBytes)))
 }
 
 func (o Put) encode() (op, error) {
-	form := &putJSON{
-		Op: "put", Key: o.Key, Message: text(o.Message), Describe: o.Describe, Farewell: text(o.Farewell),
-		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]valueJSON, len(o.Values)),
+	form := &payload.Put{
+		Key: o.Key, Message: text(o.Message), Describe: o.Describe, Farewell: text(o.Farewell),
+		Access: o.Access.json(), Audience: o.Audience.json(), Priority: o.Priority, Values: make([]payload.Value, len(o.Values)),
 	}
 	if o.TTL != 0 {
 		form.TTL = payload.DurationText(o.TTL)
 	}
-	for _, d := range o.Details {
-		form.Details = append(form.Details, detailJSON(d))
-	}
 	var err error
+	if len(o.Details) > 0 {
+		if form.Details, err = json.Marshal(o.Details); err != nil {
+			return op{}, opError(o, replication.CodeBadRequest, "%v", err)
+		}
+	}
 	if form.Interest, err = o.interest(); err != nil {
 		return op{}, err
 	}
@@ -425,7 +253,7 @@ func (o Put) encode() (op, error) {
 			return op{}, opError(o, replication.CodeTypeMismatch, "value %s: %v", valueName(v.Name, i), err)
 		}
 	}
-	e, err := parse(o, form)
+	e, err := parse(o, form.Append(nil, nil))
 	if err != nil {
 		return e, err
 	}
@@ -439,10 +267,10 @@ func (o Put) encode() (op, error) {
 	return e, nil
 }
 
-func (v Value) json() (valueJSON, error) {
-	form := valueJSON{Name: v.Name, Type: v.Type, Precision: v.Precision, Nullable: v.Nullable, Rate: v.Rate, Fields: v.Fields}
-	if v.NonFinite {
-		form.Finite = new(bool)
+func (v Value) json() (payload.Value, error) {
+	form := payload.Value{Name: v.Name, Type: string(v.Type), Precision: v.Precision, Nullable: v.Nullable, Rate: v.Rate, NonFinite: v.NonFinite}
+	if len(v.Fields) > 0 {
+		form.Fields = mustMarshal(v.Fields)
 	}
 	var err error
 	form.Value, err = encodeValue(v.Value)
@@ -457,51 +285,40 @@ func (v Value) json() (valueJSON, error) {
 	return form, err
 }
 
-// encode writes the body by itself: json.Marshal would read each value again. Names are sorted, so that an error is about the same one each time.
+// encode sorts the names, so that an error is about the same one each time.
 func (o Set) encode() (op, error) {
 	values := make(map[string]json.RawMessage, len(o.Values))
-	body := appendText([]byte(`{"op":"set","key":`), o.Key)
-	body = append(body, `,"values":{`...)
-	var few [8]string // so that few names are no memory of their own
-	names := few[:0]
+	var few [8]payload.Member // so that few values are no memory of their own
+	form := payload.Op{Op: "set", Key: o.Key, Sets: few[:0]}
 	for name := range o.Values {
-		names = append(names, name)
+		form.Sets = append(form.Sets, payload.Member{Name: name})
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		value, err := encodeValue(o.Values[name])
-		if err != nil {
-			return op{}, opError(o, replication.CodeTypeMismatch, "value %q: %v", name, err)
+	slices.SortFunc(form.Sets, func(a, b payload.Member) int { return strings.Compare(a.Name, b.Name) })
+	for i := range form.Sets {
+		m := &form.Sets[i]
+		var err error
+		if m.Value, err = encodeValue(o.Values[m.Name]); err != nil {
+			return op{}, opError(o, replication.CodeTypeMismatch, "value %q: %v", m.Name, err)
 		}
-		if len(values) > 0 {
-			body = append(body, ',')
-		}
-		body = append(append(appendText(body, name), ':'), value...)
-		values[name] = value
+		values[m.Name] = m.Value
 	}
-	e, err := parseText(o, append(body, `}}`...))
+	e, err := encodeOp(o, &form)
 	e.values = values
 	return e, err
 }
 
-// appendText appends a key, or a name, as JSON. Names of values are what they are; others get to the parser, which refuses them.
-func appendText(b []byte, name string) []byte {
-	if subject.ValidKey(name) {
-		return append(append(append(b, '"'), name...), '"')
-	}
-	return append(b, mustMarshal(name)...)
-}
-
-func (o Remove) encode() (op, error) { return parse(o, changeJSON{Op: "remove", Key: o.Key}) }
+func (o Remove) encode() (op, error) { return encodeOp(o, &payload.Op{Op: "remove", Key: o.Key}) }
 
 func (o Audience) encode() (op, error) {
 	who := o.Who.json()
-	e, err := parse(o, changeJSON{Op: "audience", Key: o.Key, Audience: who})
+	e, err := encodeOp(o, &payload.Op{Op: "audience", Key: o.Key, Audience: who})
 	e.who = who
 	return e, err
 }
 
-func (o Group) encode() (op, error) { return parse(o, clientJSON{"group", o.Client, o.Join, o.Leave}) }
+func (o Group) encode() (op, error) {
+	return encodeOp(o, &payload.Op{Op: "group", Client: o.Client, Join: o.Join, Leave: o.Leave})
+}
 
 // interest returns the JSON form of the interest of a put.
 func (o Put) interest() (json.RawMessage, error) {
@@ -514,47 +331,50 @@ func (o Put) interest() (json.RawMessage, error) {
 		}
 		return mustMarshal(x), nil
 	case *Distance:
-		text, err := json.Marshal(x.json())
+		form, err := x.form()
 		if err != nil {
 			return nil, opError(o, replication.CodeBadRequest, "interest: %v", err)
 		}
-		return text, nil
+		return form.Append(nil), nil
 	}
 	return nil, opError(o, replication.CodeBadRequest, "interest: %T is neither a name nor a *Distance", o.Interest)
 }
 
-func (d *Distance) json() distanceJSON {
-	form := distanceJSON{At: d.At, Axes: d.Axes, Bands: append([]Band{}, d.Bands...), Events: d.Events}
+func (d *Distance) form() (*payload.Op, error) {
+	form := &payload.Op{Axes: d.Axes, Events: d.Events}
+	if d.At != "" {
+		form.At = mustMarshal(d.At)
+	}
 	if d.Unlink {
 		form.Beyond = "unlink"
 	}
-	return form
+	var err error
+	form.Bands, err = json.Marshal(append([]Band{}, d.Bands...))
+	return form, err
 }
 
 func (o Interest) encode() (op, error) {
-	form := o.Distance.json()
+	form, err := o.form()
+	if err != nil {
+		return op{}, opError(o, replication.CodeBadRequest, "%v", err)
+	}
 	form.Op, form.Name = "interest", o.Name
-	return encodeText(o, form)
+	return encodeOp(o, form)
 }
 
 func (o Eye) encode() (op, error) {
-	form := eyeJSON{Op: "eye", Client: o.Client}
+	var at []any
 	for _, key := range o.States {
-		form.At = append(form.At, key)
+		at = append(at, key)
 	}
 	for _, p := range o.Points {
-		form.At = append(form.At, p)
+		at = append(at, p)
 	}
-	return encodeText(o, form)
-}
-
-// encodeText encodes an op that the copy keeps in its JSON form.
-func encodeText(o Op, form any) (op, error) {
-	e, err := parse(o, form)
-	if err == nil {
-		e.text = mustMarshal(form)
+	text, err := json.Marshal(at)
+	if err != nil {
+		return op{}, opError(o, replication.CodeBadRequest, "%v", err)
 	}
-	return e, err
+	return encodeOp(o, &payload.Op{Op: "eye", Client: o.Client, At: text})
 }
 
 // encodeValue writes a Go value as JSON: base64 for []byte, numbers without loss.
@@ -590,32 +410,23 @@ func valueName(name string, index int) string {
 }
 
 // text returns the JSON form of a message; nil if the message is empty.
-func text(s string) *string {
+func text(s string) json.RawMessage {
 	if s == "" {
 		return nil
 	}
-	s = payload.MessageText([]byte(s))
-	return &s
+	return mustMarshal(payload.MessageText([]byte(s)))
 }
 
 func (a Access) json() json.RawMessage {
 	switch {
 	case a.All:
-		return json.RawMessage(`"read-write"`)
+		return payload.AccessText(replication.Access{Kind: replication.AccessReadWrite})
 	case len(a.Writers) > 0:
-		return mustMarshal(map[string][]string{"writers": a.Writers})
+		return payload.AccessText(replication.Access{Kind: replication.AccessWriters, Writers: a.Writers})
 	}
 	return readOnly
 }
 
-var readOnly = json.RawMessage(`"read-only"`)
+var readOnly = payload.AccessText(replication.Access{})
 
-func (w Who) json() json.RawMessage {
-	if len(w.Groups)+len(w.Clients) == 0 {
-		return mustMarshal(map[string]bool{"all": !w.Nobody})
-	}
-	return mustMarshal(struct {
-		Clients []string `json:"clients,omitempty"`
-		Groups  []string `json:"groups,omitempty"`
-	}{w.Clients, w.Groups})
-}
+func (w Who) json() json.RawMessage { return payload.AudienceText(w.Nobody, w.Groups, w.Clients) }

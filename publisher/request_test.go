@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"syscall"
@@ -140,7 +139,7 @@ func TestPutAgain(t *testing.T) {
 	var refused []error
 	s := &Space{
 		p: &Publisher{cfg: Config{Refused: func(_ string, err error) { refused = append(refused, err) }}}, out: outbox{ops: map[topic]*pendingOp{}},
-		copied: copied{states: map[string]*state{"k": {put: &putJSON{}}}}, // put, removed, and put again
+		copied: copied{states: map[string]*state{"k": {put: &payload.Put{}}}}, // put, removed, and put again
 	}
 	removal := &pendingOp{topic: topic{topicState, "k"}, verb: "remove", put: true} // the first put and the removal were one op
 	s.results(time.Now(), &request{ops: []*pendingOp{removal}}, payload.Answer{
@@ -194,7 +193,7 @@ func TestComposeTraces(t *testing.T) {
 	s := quietSpace()
 	for i, parent := range []string{"", "a", "", "a", "b", ""} {
 		s.out.push(&pendingOp{topic: topic{topicState, strconv.Itoa(i)}, verb: "put", put: true, trace: trace{parent: parent}})
-		s.states[strconv.Itoa(i)] = &state{put: &putJSON{}}
+		s.states[strconv.Itoa(i)] = &state{put: &payload.Put{}}
 	}
 	for _, want := range []struct {
 		ops   int
@@ -207,30 +206,30 @@ func TestComposeTraces(t *testing.T) {
 	}
 }
 
-// TestPutForm requires that the put of a state is that of encoding/json.
+// TestPutForm has a put with every member, and text that JSON escapes.
 func TestPutForm(t *testing.T) {
 	put := Put{
 		Key: "k", Message: "a \"b\"\n", Farewell: "ü", Access: Access{Writers: []string{"c"}}, Audience: Who{Groups: []string{"g"}}, Priority: 3, TTL: 90 * time.Second,
-		Details: []Detail{{Groups: []string{"far"}, Precision: 2, Rate: 0.5}},
+		Details:  []Detail{{Groups: []string{"far"}, Precision: 2, Rate: 0.5}},
+		Interest: &Distance{At: "a", Axes: "xz", Bands: []Band{{Within: 5}}, Unlink: true},
 		Values: []Value{
-			{Name: "a", Type: Float32, Value: 1e-9, Precision: 1e-7, Nullable: true, Null: 1, Min: -1, Max: 2, Rate: 5, NonFinite: true},
+			{Name: "a", Type: Vector3f32, Value: [3]float32{1e-9}, Precision: 1e-7, Nullable: true, Null: [3]int{1}, Min: -1, Max: 2, Rate: 5, NonFinite: true},
 			{Type: Data, Value: map[string]int{"x": 1}, Fields: []Field{{"x", Uint8}}},
 		},
 	}
-	e, err := put.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	plain := Put{Key: "k", Describe: true, Values: []Value{{Type: Uint8, Value: 1}, {Type: String, Value: "\""}}}
-	f, err := plain.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, form := range []*putJSON{e.put, f.put} {
-		var got, want any
-		text := form.append(nil, nil)
-		if err := errors.Join(json.Unmarshal(text, &got), json.Unmarshal(mustMarshal(form), &want)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("the put is\n%s, want\n%s, %v", text, mustMarshal(form), err)
+	for _, c := range []struct {
+		put  Put
+		want string
+	}{
+		{put, `{"op":"put","key":"k","message":"a \"b\"\n","farewell":"ü","access":{"writers":["c"]},"audience":{"groups":["g"]},"priority":3,"lod":[{"groups":["far"],"precision":2,"rate":0.5}],` +
+			`"interest":{"at":"a","axes":"xz","bands":[{"within":5}],"beyond":"unlink"},"ttl":"1m30s","values":[` +
+			`{"type":"vector3f32","name":"a","value":[1e-9,0,0],"precision":1e-07,"nullable":true,"null":[1,0,0],"min":-1,"max":2,"rate":5,"finite":false},` +
+			`{"type":"data","value":{"x":1},"fields":[{"name":"x","type":"uint8"}]}]}`},
+		{plain, `{"op":"put","key":"k","describe":true,"access":"read-only","audience":{"all":true},"values":[{"type":"uint8","value":1},{"type":"string","value":"\""}]}`},
+	} {
+		if e, err := c.put.encode(); err != nil || string(e.text) != c.want || string(e.put.Append(nil, nil)) != c.want {
+			t.Errorf("the put is\n%s, want\n%s, %v", e.text, c.want, err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (s *Space) Tell(m Outgoing) error {
 // Kick ends the sessions of a client. It tries once: a repetition could end a session that
 // began in between.
 func (s *Space) Kick(ctx context.Context, client string) error {
-	return s.publishOnce(ctx, "kick "+client, clientJSON{Op: "kick", Client: client})
+	return s.publishOnce(ctx, "kick "+client, &payload.Op{Op: "kick", Client: client})
 }
 
 // Clear removes all states that game servers made, including those of others. It tries
@@ -142,11 +142,11 @@ func (s *Space) Clear(ctx context.Context) error {
 	if err := s.do(s.clear); err != nil {
 		return err
 	}
-	return s.publishOnce(ctx, "clear", map[string]string{"op": "clear"})
+	return s.publishOnce(ctx, "clear", &payload.Op{Op: "clear"})
 }
 
-func (s *Space) publishOnce(ctx context.Context, source string, form any) error {
-	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: mustMarshal(form)})
+func (s *Space) publishOnce(ctx context.Context, source string, form *payload.Op) error {
+	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: form.Append(nil)})
 	var a payload.Answer
 	switch {
 	case err != nil:

@@ -3,11 +3,13 @@ package publisher
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/dnprelay/dnprelay/replication"
+	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
 // A Space remembers a removal for removedAge, and removedMax of them: a relay that dies
@@ -42,7 +44,7 @@ type state struct {
 	key  string
 	gone bool // not in the copy any more
 
-	put    *putJSON // with the newest values; nil if another program put the state
+	put    *payload.Put // with the newest values; nil if another program put the state
 	defs   []replication.ValueDef
 	names  map[string]int
 	theirs []bool // a client wrote the value last
@@ -87,7 +89,7 @@ func (st *state) index(name string) (i int, ok bool) {
 func (st *state) decode(name string, raw json.RawMessage) any {
 	if st != nil && st.put != nil {
 		if i, ok := st.index(name); ok {
-			return decodeValue(st.put.Values[i].Type, st.put.Values[i].Fields, raw)
+			return decodeValue(Type(st.put.Values[i].Type), st.defs[i].Struct, raw)
 		}
 	}
 	return decodeValue("", nil, raw)
@@ -98,17 +100,19 @@ func (st *state) appendForeign(b []byte, sets map[string]bool) []byte {
 	if len(st.values) == 0 {
 		return b
 	}
-	form := changeJSON{Op: "set", Key: st.key, Values: st.values}
-	body := mustMarshal(form)
-	b = append(append(b, body[:len(body)-1]...), `,"as_of":{`...)
-	comma := ""
-	for name := range st.values {
+	asOf := []byte{'{'}
+	form := payload.Op{Op: "set", Key: st.key}
+	for _, name := range slices.Sorted(maps.Keys(st.values)) {
+		form.Sets = append(form.Sets, payload.Member{Name: name, Value: st.values[name]})
 		if !sets[name] {
-			b = append(append(append(append(append(b, comma...), '"'), name...), `":`...), st.knownOf[name].json()...)
-			comma = ","
+			if len(asOf) > 1 {
+				asOf = append(asOf, ',')
+			}
+			asOf = append(append(append(append(asOf, '"'), name...), `":`...), st.knownOf[name].json()...)
 		}
 	}
-	return append(b, "}}"...)
+	form.AsOf = append(asOf, '}')
+	return form.Append(b)
 }
 
 // check checks the values of a Set.
@@ -144,32 +148,36 @@ func (st *state) set(values map[string]json.RawMessage) map[string]bool {
 // appendAssert appends the put that makes the state where the relay does not know it, and otherwise brings it what is newer here than there. The
 // values of sets are new.
 func (st *state) appendAssert(b []byte, sets map[string]bool) []byte {
-	return st.put.append(b, &assertion{state: st, sets: sets})
+	return st.put.Append(b, func(i int) json.RawMessage {
+		switch {
+		case i < 0:
+			return st.knownPut.json()
+		case len(sets) > 0 && sets[strconv.Itoa(i)]:
+			return null
+		case st.known[i] != st.knownPut:
+			return st.known[i].json()
+		}
+		return nil
+	})
 }
+
+var null = json.RawMessage("null")
 
 // appendSet appends a set of these values as the copy has them; nothing if none is left.
 func (st *state) appendSet(b []byte, key string, sets map[string]bool) []byte {
-	start := len(b)
-	b = append(append(append(b, `{"op":"set","key":"`...), key...), `","values":{`...)
-	first := len(b)
+	var few [8]payload.Member // so that few values are no memory of their own
+	form := payload.Op{Op: "set", Key: key, Sets: few[:0]}
 	for name := range sets {
-		var value json.RawMessage
 		if st.put == nil {
-			value = st.values[name]
+			form.Sets = append(form.Sets, payload.Member{Name: name, Value: st.values[name]})
 		} else if i, err := strconv.Atoi(name); err == nil && i < len(st.put.Values) && !st.theirs[i] {
-			value = st.put.Values[i].Value
-		} else {
-			continue
+			form.Sets = append(form.Sets, payload.Member{Name: name, Value: st.put.Values[i].Value})
 		}
-		if len(b) > first {
-			b = append(b, ',')
-		}
-		b = append(append(appendText(b, name), ':'), value...)
 	}
-	if len(b) == first {
-		return b[:start]
+	if len(form.Sets) == 0 {
+		return b
 	}
-	return append(b, "}}"...)
+	return form.Append(b)
 }
 
 // check checks ops against the copy, each as if the ops before it were applied.
@@ -441,11 +449,11 @@ func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 		if who == nil || !st.removedAt.IsZero() {
 			return b
 		}
-		return append(b, mustMarshal(changeJSON{Op: "audience", Key: name, Audience: who, AsOf: st.knownWho.onlyIf(p.assert && !p.changed)})...)
+		return (&payload.Op{Op: "audience", Key: name, Audience: who, AsOf: st.knownWho.onlyIf(p.asserts())}).Append(b)
 	case !st.removedAt.IsZero():
-		return append(b, mustMarshal(changeJSON{Op: "remove", Key: name, AsOf: st.knownPut.onlyIf(p.assert && !p.changed)})...)
+		return (&payload.Op{Op: "remove", Key: name, AsOf: st.knownPut.onlyIf(p.asserts())}).Append(b)
 	case p.put && st.put != nil:
-		return st.put.append(b, nil)
+		return st.put.Append(b, nil)
 	case p.assert && st.put != nil:
 		return st.appendAssert(b, p.sets)
 	case p.assert:
@@ -467,7 +475,7 @@ func appendGroups(b []byte, client string, groups map[string]bool) []byte {
 	if len(groups) == 0 {
 		return b
 	}
-	form := clientJSON{Op: "group", Client: client}
+	form := payload.Op{Op: "group", Client: client}
 	for g, in := range groups {
 		if in {
 			form.Join = append(form.Join, g)
@@ -475,7 +483,7 @@ func appendGroups(b []byte, client string, groups map[string]bool) []byte {
 			form.Leave = append(form.Leave, g)
 		}
 	}
-	return append(b, mustMarshal(form)...)
+	return form.Append(b)
 }
 
 // A State is the copy of a state that this game server put.
@@ -520,7 +528,7 @@ func (s *Space) State(key string) (State, bool) {
 		if raw == nil {
 			raw = json.RawMessage("null")
 		}
-		out.Values = append(out.Values, StateValue{cmp.Or(v.Name, strconv.Itoa(i)), v.Type, decodeValue(v.Type, v.Fields, raw), st.theirs[i]})
+		out.Values = append(out.Values, StateValue{cmp.Or(v.Name, strconv.Itoa(i)), Type(v.Type), decodeValue(Type(v.Type), st.defs[i].Struct, raw), st.theirs[i]})
 	}
 	return out, true
 }

@@ -102,7 +102,7 @@ func (t Type) goType() reflect.Type {
 // decodeValue returns a value in the Go type of its type: float32 for float16 and float32, [3]float32 for
 // vector3f32, []byte for data, a map of the components for data with fields, nil for null. Without a type, or
 // if the value does not fit it, it returns what encoding/json makes of it, with arrays of numbers as []float64.
-func decodeValue(t Type, fields []Field, raw json.RawMessage) any {
+func decodeValue(t Type, fields []replication.StructField, raw json.RawMessage) any {
 	if string(raw) == "null" {
 		return nil
 	}
@@ -113,7 +113,7 @@ func decodeValue(t Type, fields []Field, raw json.RawMessage) any {
 			all[name] = decodeValue("", nil, part)
 		}
 		for _, f := range fields {
-			all[f.Name] = decodeValue(f.Type, nil, parts[f.Name])
+			all[f.Name] = decodeValue(Type(f.Type.String()), nil, parts[f.Name])
 		}
 		return all
 	}

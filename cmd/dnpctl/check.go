@@ -40,7 +40,7 @@ type checkRun struct {
 	steps []string // what is established one after the other
 	done  int      // how many of them are
 	ended bool     // the state was removed
-	put   map[string]any
+	put   payload.Put
 }
 
 // Run makes a state, receives it as a client, changes it, and removes it.
@@ -119,9 +119,9 @@ func (r *checkRun) tellRest() {
 
 func (r *checkRun) check(ctx context.Context) error {
 	defer r.clean(ctx) // also when the answer to the put was not awaited
-	r.put = map[string]any{
-		"op": "put", "values": []any{map[string]any{"name": "n", "type": "uint8", "value": 1}},
-		"ttl": payload.DurationText(r.lifetime()), // for a check that is killed
+	r.put = payload.Put{
+		Key: r.key, Values: []payload.Value{{Name: "n", Type: "uint8", Value: json.RawMessage("1")}},
+		TTL: payload.DurationText(r.lifetime()), // for a check that is killed
 	}
 	if err := r.retry(ctx, func() error { return r.make(ctx) }); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c *checkCommand) lifetime() time.Duration {
 
 // make makes the state.
 func (r *checkRun) make(ctx context.Context) error {
-	err := r.publish(ctx, r.put)
+	err := r.publish(ctx, r.put.Append(nil, nil))
 	if err == nil {
 		r.ended = false
 		r.established(0)
@@ -156,7 +156,7 @@ func (r *checkRun) clean(ctx context.Context) {
 	if r.ended {
 		return
 	}
-	err := r.publish(context.WithoutCancel(ctx), map[string]any{"op": "remove"})
+	err := r.publish(context.WithoutCancel(ctx), r.removal())
 	if payload.HasCode(err, replication.CodeUnknownState) {
 		return // there is none
 	}
@@ -165,13 +165,10 @@ func (r *checkRun) clean(ctx context.Context) {
 	}
 }
 
+func (r *checkRun) removal() []byte { return (&payload.Op{Op: "remove", Key: r.key}).Append(nil) }
+
 // publish sends one op about the state and returns the error of the answer.
-func (r *checkRun) publish(ctx context.Context, op map[string]any) error {
-	op["key"] = r.key
-	body, err := json.Marshal(op)
-	if err != nil {
-		return err
-	}
+func (r *checkRun) publish(ctx context.Context, body []byte) error {
 	flags := r.SpaceFlags
 	flags.Timeout = min(flags.Timeout, 5*time.Second)
 	data, err := flags.askHolder(ctx, flags.subjects().Publish(r.Space, ""), body)
@@ -228,14 +225,15 @@ func (r *checkRun) follow(ctx context.Context) error {
 
 // change changes the state, and removes it.
 func (r *checkRun) change(ctx context.Context, conn *client.Client, state *client.State) error {
-	if err := r.publish(ctx, map[string]any{"op": "set", "values": map[string]any{"n": 2}}); err != nil {
+	set := payload.Op{Op: "set", Key: r.key, Sets: []payload.Member{{Name: "n", Value: json.RawMessage("2")}}}
+	if err := r.publish(ctx, set.Append(nil)); err != nil {
 		return err
 	}
 	if err := conn.Until(ctx, func() bool { return state.At(0).Uint() == 2 }); err != nil {
 		return fmt.Errorf("the client does not receive the change: %w", err)
 	}
 	r.established(3)
-	if err := r.publish(ctx, map[string]any{"op": "remove"}); err != nil {
+	if err := r.publish(ctx, r.removal()); err != nil {
 		return err
 	}
 	r.ended = true

@@ -20,7 +20,6 @@
 //	dnpctl spaces                                  list the spaces; nodes and clients SPACE do the same for those
 //	dnpctl why demo alice tower                    say why client alice has what it has of a state
 //	dnpctl top                                     show the busiest spaces, nodes, clients and states; keys open them
-//	dnpctl context add prod --nats tls://nats:4222 remember a deployment by a name
 //	dnpctl completion bash                         print a script with which a shell completes commands
 //	dnpctl console                                 serve a page that shows all of it
 //	dnpctl token keygen                            make keys
@@ -39,7 +38,6 @@ import (
 	"os"
 
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/completion"
-	"github.com/dnprelay/dnprelay/cmd/dnpctl/contexts"
 	"github.com/dnprelay/dnprelay/internal/config"
 )
 
@@ -66,7 +64,6 @@ type commands struct {
 	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
 	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
-	Context    contexts.Command   `cmd:"" help:"Remember deployments by names, so that commands need no --nats-url and no credentials."`
 	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
-	"github.com/dnprelay/dnprelay/cmd/dnpctl/contexts"
 	"github.com/dnprelay/dnprelay/internal/compose"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/subject"
@@ -29,7 +29,7 @@ func (f *NATSFlags) connect() (*nats.Conn, error) { return f.NATSLogin.connect(f
 // NATSLogin are the flags that say where NATS is, and as whom to connect.
 type NATSLogin struct {
 	config.NATS
-	Context string `placeholder:"NAME" help:"Context with the NATS servers and credentials; see dnpctl context. Default: the one that dnpctl context use chose, unless --nats-url or its variable names servers."`
+	Context string `placeholder:"NAME" help:"Context of the command nats with the NATS servers and credentials. Default: the one that nats context select chose, unless --nats-url or its variable names servers."`
 }
 
 // AfterApply takes what no argument and no variable says from a context. Servers that are named have
@@ -49,11 +49,11 @@ func (f *NATSLogin) AfterApply(ctx *kong.Context) error {
 		}
 		return nil
 	}
-	c, ok, err := contexts.Find(f.Context)
+	c, ok, err := findContext(f.Context)
 	if err != nil || !ok {
 		return err
 	}
-	f.NATSURL = c.URL
+	f.NATSURL = cmp.Or(c.URL, f.NATSURL)
 	if !said("nats-user") && !said("nats-creds") && !said("nats-nkey") {
 		f.NATSUser, f.NATSPassword, f.NATSCreds, f.NATSNKey = c.User, c.Password, c.Creds, c.NKey
 	}
@@ -62,9 +62,6 @@ func (f *NATSLogin) AfterApply(ctx *kong.Context) error {
 	}
 	if !said("nats-cert") && !said("nats-key") {
 		f.NATSCert, f.NATSKey = c.Cert, c.Key
-	}
-	if !said("subject-prefix") && c.SubjectPrefix != "" {
-		f.SubjectPrefix = c.SubjectPrefix
 	}
 	return nil
 }

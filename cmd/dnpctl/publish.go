@@ -54,7 +54,7 @@ func (c *publishCommand) Problems() (list config.Problems) {
 	case c.Remove && (len(c.Values) > 0 || c.describes()):
 		list.Add("--remove", "conflicts with values and other flags")
 	default:
-		_, problems := c.op()
+		_, problems := c.text()
 		list = append(list, problems...)
 	}
 	return list
@@ -102,60 +102,40 @@ func (c *publishCommand) body() ([]byte, error) {
 	case c.File != "":
 		return os.ReadFile(c.File)
 	}
-	o, problems := c.op()
+	text, problems := c.text()
 	if problems != nil {
 		return nil, &config.UsageError{Problem: problems[0]}
 	}
-	return json.Marshal(o)
+	return text, nil
 }
 
-// An op is the JSON of a publish. The subject has the key. Values are a list when they make a
-// state, and a map when they change one.
-type op struct {
-	Op       string    `json:"op"`
-	Message  *string   `json:"message,omitempty"`
-	Describe bool      `json:"describe,omitempty"`
-	Farewell *string   `json:"farewell,omitempty"`
-	Access   any       `json:"access,omitempty"`
-	Audience *audience `json:"audience,omitempty"`
-	TTL      string    `json:"ttl,omitempty"`
-	Interest any       `json:"interest,omitempty"`
-	Values   any       `json:"values,omitempty"`
-	Client   string    `json:"client,omitempty"` // of eye and kick
-	At       any       `json:"at,omitempty"`     // of eye
-	Reason   string    `json:"reason,omitempty"` // of kick
-}
-
-type audience struct {
-	All     bool     `json:"all,omitempty"`
-	Groups  []string `json:"groups,omitempty"`
-	Clients []string `json:"clients,omitempty"`
-}
-
-// op returns what to publish, or every problem with it.
-func (c *publishCommand) op() (o op, problems config.Problems) {
-	who, err := parseAudience(c.Audience)
+// text returns what to publish, or every problem with it. The subject has the key.
+func (c *publishCommand) text() (text []byte, problems config.Problems) {
+	audience, err := parseAudience(c.Audience)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	ttl := ttlText(c.TTL, &problems)
 	switch {
 	case c.Remove:
-		o.Op = "remove"
+		return (&payload.Op{Op: "remove"}).Append(nil), problems
 	case slices.ContainsFunc(c.Values, isTyped):
-		o = op{Op: "put", Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: who, Interest: parseInterest(c.Interest), TTL: ttl}
-		o.Values, problems = parseTyped(c.Values, problems)
+		put := payload.Put{Message: escape(c.Message), Describe: c.Describe, Farewell: escape(c.Farewell), Access: parseAccess(c.Access), Audience: audience, Interest: parseInterest(c.Interest), TTL: ttl}
+		if put.Values, problems = parseTyped(c.Values, problems); problems == nil {
+			text = put.Append(nil, nil)
+		}
 	case len(c.Values) > 0 && c.describes():
 		problems.Add("--message, --describe, --farewell, --access, --audience, --interest and --ttl", "need values with types, as hp:float32=1")
 	case len(c.Values) > 0:
-		o.Op = "set"
-		o.Values, problems = parseUntyped(c.Values, problems)
-	case who != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.Interest == "" && c.TTL == nil:
-		o = op{Op: "audience", Audience: who}
+		set := payload.Op{Op: "set"}
+		set.Sets, problems = parseUntyped(c.Values, problems)
+		text = set.Append(nil)
+	case audience != nil && !c.Describe && c.Message == nil && c.Farewell == nil && c.Access == "" && c.Interest == "" && c.TTL == nil:
+		text = (&payload.Op{Op: "audience", Audience: audience}).Append(nil)
 	default:
 		problems.Add("NAME:TYPE=VALUE", "is missing, as hp:float32=93.5")
 	}
-	return o, problems
+	return text, problems
 }
 
 // ttlText returns the JSON form of a time to live; empty if there is none.
@@ -169,61 +149,64 @@ func ttlText(ttl *time.Duration, problems *config.Problems) string {
 	return payload.DurationText(*ttl)
 }
 
-func parseAudience(words []string) (*audience, error) {
+// parseAudience returns the JSON form; nil for none.
+func parseAudience(words []string) (json.RawMessage, error) {
 	if len(words) == 0 {
 		return nil, nil
 	}
-	who := &audience{}
+	var groups, clients []string
 	for _, w := range words {
 		kind, name, _ := strings.Cut(w, "=")
 		switch {
-		case w == "all":
-			who.All = true
-		case w == "nobody":
+		case w == "all", w == "nobody":
+			if len(words) > 1 {
+				return nil, fmt.Errorf("--audience: all and nobody exclude every other audience")
+			}
 		case kind == "group" && subject.ValidToken(name):
-			who.Groups = append(who.Groups, name)
+			groups = append(groups, name)
 		case kind == "client" && subject.ValidToken(name):
-			who.Clients = append(who.Clients, name)
+			clients = append(clients, name)
 		default:
 			return nil, fmt.Errorf("--audience: want all, nobody, group=NAME or client=NAME, got %q", w)
 		}
 	}
-	if len(words) > 1 && (who.All || slices.Contains(words, "nobody")) {
-		return nil, fmt.Errorf("--audience: all and nobody exclude every other audience")
-	}
-	return who, nil
+	return payload.AudienceText(words[0] == "nobody", groups, clients), nil
 }
 
-// parseAccess returns the JSON form: a word, or the clients that may write; nil for none.
-func parseAccess(text string) any {
+// parseAccess returns the JSON form of a word, or of the clients that may write; nil for none. The relay says what is wrong with them.
+func parseAccess(text string) json.RawMessage {
 	switch text {
 	case "":
 		return nil
-	case "read-only", "read-write":
-		return text
+	case "read-only":
+		return payload.AccessText(replication.Access{})
+	case "read-write":
+		return payload.AccessText(replication.Access{Kind: replication.AccessReadWrite})
 	}
-	return map[string][]string{"writers": strings.Split(text, ",")}
+	return payload.AccessText(replication.Access{Kind: replication.AccessWriters, Writers: strings.Split(text, ",")})
 }
 
 // parseInterest returns the JSON form: an object, null, or a name; nil for none. The relay says what is wrong with it.
-func parseInterest(text string) any {
+func parseInterest(text string) json.RawMessage {
 	switch {
 	case text == "":
 		return nil
 	case text == "null" || strings.HasPrefix(text, "{") && json.Valid([]byte(text)):
 		return json.RawMessage(text)
 	}
-	return text
+	return quote(text)
 }
 
-// escape protects text that begins with a prefix of the JSON payload, except base64:, with
+// escape returns the JSON form of a message. It protects text that begins with a prefix of the JSON payload, except base64:, with
 // which arguments may have bytes, too.
-func escape(text *string) *string {
-	if text != nil && strings.HasPrefix(*text, "text:") {
-		escaped := "text:" + *text
-		return &escaped
+func escape(text *string) json.RawMessage {
+	switch {
+	case text == nil:
+		return nil
+	case strings.HasPrefix(*text, "text:"):
+		return quote("text:" + *text)
 	}
-	return text
+	return quote(*text)
 }
 
 type eyeCommand struct {
@@ -246,20 +229,17 @@ func (c *eyeCommand) Problems() (list config.Problems) {
 
 // Run sets the eyes and prints the position of the change.
 func (c *eyeCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	body, err := json.Marshal(c.op())
-	if err != nil {
-		return err
-	}
-	return c.publish(ctx, "", body, c.JSON)
+	return c.publish(ctx, "", c.text(), c.JSON)
 }
 
-func (c *eyeCommand) op() op {
+func (c *eyeCommand) text() []byte {
 	var eyes []inspect.Place // in JSON null for none
 	for _, at := range c.At {
 		p, _ := inspect.ParsePlace(at) // Problems has checked it
 		eyes = append(eyes, p)
 	}
-	return op{Op: "eye", Client: c.Client, At: eyes}
+	at, _ := json.Marshal(eyes) // never fails for keys and finite numbers
+	return (&payload.Op{Op: "eye", Client: c.Client, At: at}).Append(nil)
 }
 
 type kickCommand struct {
@@ -285,11 +265,8 @@ func (c *kickCommand) Problems() (list config.Problems) {
 
 // Run ends the sessions of the client.
 func (c *kickCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	body, err := json.Marshal(op{Op: "kick", Client: c.Client, Reason: c.Reason})
-	if err != nil {
-		return err
-	}
-	err = c.publish(ctx, "", body, c.JSON)
+	kick := payload.Op{Op: "kick", Client: c.Client, Reason: c.Reason}
+	err := c.publish(ctx, "", kick.Append(nil), c.JSON)
 	if errors.Is(err, errRefused) {
 		return fmt.Errorf("%w; the users game and admin may kick", err)
 	}

@@ -137,11 +137,8 @@ func encodeDef(d replication.ValueDef, text string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	body, err := json.Marshal(op{Op: "set", Values: map[string]json.RawMessage{"0": value}})
-	if err != nil {
-		return nil, err
-	}
-	p, problem := payload.JSON.Parse(body, "state")
+	set := payload.Op{Op: "set", Sets: []payload.Member{{Name: "0", Value: value}}}
+	p, problem := payload.JSON.Parse(set.Append(nil), "state")
 	if problem != nil {
 		return nil, problem
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,23 +17,14 @@ import (
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
-// A typedValue is a value of a put in the JSON payload.
-type typedValue struct {
-	Name      string          `json:"name,omitempty"`
-	Type      string          `json:"type"`
-	Value     json.RawMessage `json:"value"`
-	Precision float64         `json:"precision,omitempty"`
-	Nullable  bool            `json:"nullable,omitempty"`
-}
-
 // isTyped reports whether an argument is NAME:TYPE=VALUE.
 func isTyped(arg string) bool {
 	left, _, _ := strings.Cut(arg, "=")
 	return strings.Contains(left, ":")
 }
 
-func parseTyped(args []string, problems config.Problems) ([]typedValue, config.Problems) {
-	var list []typedValue
+func parseTyped(args []string, problems config.Problems) ([]payload.Value, config.Problems) {
+	var list []payload.Value
 	for _, arg := range args {
 		v, err := parseTypedValue(arg)
 		if err != nil {
@@ -44,7 +36,7 @@ func parseTyped(args []string, problems config.Problems) ([]typedValue, config.P
 }
 
 // parseTypedValue parses NAME:TYPE[~PRECISION][?]=VALUE.
-func parseTypedValue(arg string) (v typedValue, err error) {
+func parseTypedValue(arg string) (v payload.Value, err error) {
 	left, text, given := strings.Cut(arg, "=")
 	name, rest, typed := strings.Cut(left, ":")
 	if !given || !typed {
@@ -127,20 +119,21 @@ func number(text string, wide bool) (string, bool) {
 }
 
 // parseUntyped parses NAME=VALUE arguments; the relay knows the types.
-func parseUntyped(args []string, problems config.Problems) (map[string]json.RawMessage, config.Problems) {
-	values := map[string]json.RawMessage{}
+func parseUntyped(args []string, problems config.Problems) ([]payload.Member, config.Problems) {
+	var list []payload.Member
 	for _, arg := range args {
 		name, text, given := strings.Cut(arg, "=")
-		switch _, twice := values[name]; {
+		switch {
 		case !given || name == "":
 			problems.Add(arg, "want NAME=VALUE, or NAME:TYPE=VALUE to make a state")
-		case twice:
+		case slices.ContainsFunc(list, func(m payload.Member) bool { return m.Name == name }):
 			problems.Add(arg, "%s is given twice", name)
 		default:
-			values[name] = guess(text)
+			list = append(list, payload.Member{Name: name, Value: guess(text)})
 		}
 	}
-	return values, problems
+	slices.SortFunc(list, func(a, b payload.Member) int { return strings.Compare(a.Name, b.Name) })
+	return list, problems
 }
 
 // guess returns text as JSON: JSON as it is, numbers with commas as an array, and
@@ -152,6 +145,10 @@ func guess(text string) json.RawMessage {
 	if array := "[" + text + "]"; strings.Contains(text, ",") && json.Valid([]byte(array)) {
 		return json.RawMessage(array)
 	}
+	return quote(text)
+}
+
+func quote(text string) json.RawMessage {
 	b, _ := json.Marshal(text) // never fails for a string
 	return b
 }

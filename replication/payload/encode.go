@@ -100,9 +100,7 @@ func (f Form) AppendEvent(b []byte, ev *replication.Event) []byte {
 		e.numbers(ev.Numbers)
 	case replication.EventSees, replication.EventUnsees:
 		e.tokens("keys", ev.Keys)
-		if ev.Anew {
-			e.key("anew").boolean(true)
-		}
+		e.flag("anew", ev.Anew)
 	}
 	e.textField("code", string(ev.Code))
 	if ev.Missed > 0 {

@@ -200,9 +200,7 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		if x.Unlink {
 			e.textField("beyond", "unlink")
 		}
-		if x.Events {
-			e.key("events").boolean(true)
-		}
+		e.flag("events", x.Events)
 		e.end()
 	}
 }

@@ -502,8 +502,12 @@ func comma(b []byte, i int) []byte {
 // appendString appends s as a JSON string.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for _, r := range s { // a byte that is not UTF-8 comes as utf8.RuneError
+	plain := 0 // most strings need no escape
+	for plain < len(s) && s[plain] >= ' ' && s[plain] < utf8.RuneSelf && s[plain] != '"' && s[plain] != '\\' {
+		plain++
+	}
+	b = append(append(b, '"'), s[:plain]...)
+	for _, r := range s[plain:] { // a byte that is not UTF-8 comes as utf8.RuneError
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
