@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -183,19 +182,12 @@ type op struct {
 	bound  *binding // of Put; nil if no Bound made it
 }
 
-// json returns the position as ops have it.
-func (p Position) json() json.RawMessage {
-	b := append(make([]byte, 0, 48), '[')
-	b = append(strconv.AppendUint(b, p.Epoch, 10), ',')
-	return append(strconv.AppendUint(b, p.Seq, 10), ']')
-}
-
-// onlyIf returns the position as changes have it, if they are to have one.
-func (p Position) onlyIf(wanted bool) json.RawMessage {
-	if !wanted {
+// asOf returns the condition of a change of what was said last at p: none, unless the change asserts what is known.
+func asOf(p Position, asserts bool) json.RawMessage {
+	if !asserts {
 		return nil
 	}
-	return p.json()
+	return payload.AppendPosition(nil, p)
 }
 
 // mustMarshal writes what JSON can express.

@@ -113,7 +113,7 @@ type waiter struct {
 }
 
 func (w *waiter) settle(pos Position, err error) {
-	if pos.after(w.position) {
+	if pos.After(w.position) {
 		w.position = pos
 	}
 	if err != nil {
@@ -370,7 +370,7 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 	for i, p := range r.ops {
 		err := a.Results[i].Error
 		if err == nil {
-			s.accept(p, Position{a.Epoch, a.Seq})
+			s.accept(p, Position{Epoch: a.Epoch, Seq: a.Seq})
 			continue
 		}
 		p.tries++
@@ -382,7 +382,7 @@ func (s *Space) results(now time.Time, r *request, a payload.Answer) {
 			again = append(again, p)
 			s.pauseFor(now, err)
 		case code == replication.CodeUnknownState && ours && !st.removedAt.IsZero(): // the relay has what the op asks for
-			s.accept(p, Position{a.Epoch, a.Seq})
+			s.accept(p, Position{Epoch: a.Epoch, Seq: a.Seq})
 		case code == replication.CodeUnknownState && p.asserts() && st != nil && st.put == nil && p.tries <= foreignTries:
 			s.delayed.add(now.Add(min(s.p.cfg.Retry<<min(p.tries, 16), foreignPause)), p) // its client or its program has yet to tell the relay of it
 		case p.tries > triesMax:
@@ -458,7 +458,7 @@ func (s *Space) accept(p *pendingOp, pos Position) {
 // know notes that a relay has accepted an op: of what it changed the copy knows at which position that was.
 func (st *state) know(p *pendingOp, pos Position) {
 	later := func(known *Position) {
-		if pos.after(*known) {
+		if pos.After(*known) {
 			*known = pos
 		}
 	}
@@ -473,7 +473,7 @@ func (st *state) know(p *pendingOp, pos Position) {
 		}
 	case st.put == nil:
 		for name := range p.sets {
-			if pos.after(st.knownOf[name]) {
+			if pos.After(st.knownOf[name]) {
 				st.knownOf[name] = pos
 			}
 		}

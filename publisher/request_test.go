@@ -241,7 +241,7 @@ func TestAssertForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := newState(e)
-	st.knownPut, st.known = Position{7, 5}, []Position{{7, 5}, {7, 6}, {7, 7}}
+	st.knownPut, st.known = Position{Epoch: 7, Seq: 5}, []Position{{Epoch: 7, Seq: 5}, {Epoch: 7, Seq: 6}, {Epoch: 7, Seq: 7}}
 	text := st.appendAssert(nil, map[string]bool{"2": true})
 	got := new(struct {
 		AsOf   []int `json:"as_of"`

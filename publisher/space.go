@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/dnprelay/dnprelay/replication"
 )
 
 // Bounds of what waits for a Space's goroutine. What NATS drops beyond them counts as lost: the Space
@@ -21,11 +23,7 @@ const (
 
 // A Position is how far a space is: the epoch of the relay that holds it, and the
 // sequence number of the batch.
-type Position struct{ Epoch, Seq uint64 }
-
-func (p Position) after(q Position) bool {
-	return p.Epoch > q.Epoch || p.Epoch == q.Epoch && p.Seq > q.Seq
-}
+type Position = replication.Position
 
 // A Space is one world, match or room of a game server. Its methods may be called from
 // any goroutine. It costs little before its first use; from then on one goroutine works for it until Close.

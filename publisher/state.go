@@ -108,7 +108,7 @@ func (st *state) appendForeign(b []byte, sets map[string]bool) []byte {
 			if len(asOf) > 1 {
 				asOf = append(asOf, ',')
 			}
-			asOf = append(append(append(append(asOf, '"'), name...), `":`...), st.knownOf[name].json()...)
+			asOf = payload.AppendPosition(append(append(append(asOf, '"'), name...), `":`...), st.knownOf[name])
 		}
 	}
 	form.AsOf = append(asOf, '}')
@@ -148,20 +148,16 @@ func (st *state) set(values map[string]json.RawMessage) map[string]bool {
 // appendAssert appends the put that makes the state where the relay does not know it, and otherwise brings it what is newer here than there. The
 // values of sets are new.
 func (st *state) appendAssert(b []byte, sets map[string]bool) []byte {
-	return st.put.Append(b, func(i int) json.RawMessage {
+	return st.put.Append(b, func(i int) (c replication.Condition, own bool) {
 		switch {
 		case i < 0:
-			return st.knownPut.json()
+			return replication.Condition{AsOf: st.knownPut, Given: true}, false
 		case len(sets) > 0 && sets[strconv.Itoa(i)]:
-			return null
-		case st.known[i] != st.knownPut:
-			return st.known[i].json()
+			return c, true
 		}
-		return nil
+		return replication.Condition{AsOf: st.known[i], Given: true}, st.known[i] != st.knownPut
 	})
 }
-
-var null = json.RawMessage("null")
 
 // appendSet appends a set of these values as the copy has them; nothing if none is left.
 func (st *state) appendSet(b []byte, key string, sets map[string]bool) []byte {
@@ -352,11 +348,11 @@ func (s *Space) written(ev eventJSON) {
 	if st == nil || st.put == nil || !st.removedAt.IsZero() {
 		return
 	}
-	at, t := Position{ev.Epoch, ev.Seq}, topic{topicState, ev.Key}
+	at, t := Position{Epoch: ev.Epoch, Seq: ev.Seq}, topic{topicState, ev.Key}
 	late := false
 	for name, v := range ev.Values {
 		i, ok := st.index(name)
-		if !ok || st.known[i].after(at) || s.inFlight[t].changes(i) || s.out.ops[t].changes(i) {
+		if !ok || st.known[i].After(at) || s.inFlight[t].changes(i) || s.out.ops[t].changes(i) {
 			continue
 		}
 		if st.bound.adopt(i, v, false) {
@@ -402,7 +398,7 @@ func (s *Space) assertSome(most int) {
 			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "remove", assert: true})
 		case st.put != nil:
 			s.out.push(&pendingOp{topic: topic{topicState, st.key}, state: st, verb: "put", assert: true})
-			if st.knownWho.after(st.knownPut) {
+			if st.knownWho.After(st.knownPut) {
 				s.out.push(&pendingOp{topic: topic{topicAudience, st.key}, state: st, verb: "audience", assert: true})
 			}
 		default:
@@ -449,9 +445,9 @@ func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 		if who == nil || !st.removedAt.IsZero() {
 			return b
 		}
-		return (&payload.Op{Op: "audience", Key: name, Audience: who, AsOf: st.knownWho.onlyIf(p.asserts())}).Append(b)
+		return (&payload.Op{Op: "audience", Key: name, Audience: who, AsOf: asOf(st.knownWho, p.asserts())}).Append(b)
 	case !st.removedAt.IsZero():
-		return (&payload.Op{Op: "remove", Key: name, AsOf: st.knownPut.onlyIf(p.asserts())}).Append(b)
+		return (&payload.Op{Op: "remove", Key: name, AsOf: asOf(st.knownPut, p.asserts())}).Append(b)
 	case p.put && st.put != nil:
 		return st.put.Append(b, nil)
 	case p.assert && st.put != nil:

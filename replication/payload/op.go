@@ -2,6 +2,7 @@ package payload
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/dnprelay/dnprelay/replication"
 )
@@ -71,8 +72,9 @@ func AudienceText(nobody bool, groups, clients []string) json.RawMessage {
 	return e.done()
 }
 
-// Append appends the op. asOf returns the position of value i, or that of the put for -1; it may be nil.
-func (p *Put) Append(b []byte, asOf func(i int) json.RawMessage) []byte {
+// Append appends the op. asOf returns the condition of value i, and whether it is another than that of the put, which it returns for -1. A nil
+// asOf gives no conditions.
+func (p *Put) Append(b []byte, asOf func(i int) (c replication.Condition, own bool)) []byte {
 	e := newEmitter(JSON, b)
 	e.object()
 	e.textField("op", "put")
@@ -87,14 +89,17 @@ func (p *Put) Append(b []byte, asOf func(i int) json.RawMessage) []byte {
 	e.rawField("interest", p.Interest)
 	e.textField("ttl", p.TTL)
 	if asOf != nil {
-		e.rawField("as_of", asOf(-1))
+		c, _ := asOf(-1)
+		e.condition(c)
 	}
 	e.key("values").array()
 	for i := range p.Values {
 		e.object()
 		e.valueFields(&p.Values[i])
 		if asOf != nil {
-			e.rawField("as_of", asOf(i))
+			if c, own := asOf(i); own {
+				e.condition(c)
+			}
 		}
 		e.end()
 	}
@@ -146,6 +151,25 @@ func (o *Op) Append(b []byte) []byte {
 	e.textField("reason", o.Reason)
 	e.end()
 	return e.done()
+}
+
+// condition writes the member as_of. Without a condition it is null, which allows every change.
+func (e *emitter) condition(c replication.Condition) {
+	e.key("as_of")
+	if c.Given {
+		e.b = AppendPosition(e.b, c.AsOf)
+	} else {
+		e.raw(null)
+	}
+}
+
+var null = []byte("null")
+
+// AppendPosition appends a position as the member as_of has it.
+func AppendPosition(b []byte, p replication.Position) []byte {
+	b = strconv.AppendUint(append(b, '['), p.Epoch, 10)
+	b = strconv.AppendUint(append(b, ','), p.Seq, 10)
+	return append(b, ']')
 }
 
 // raw writes JSON.
