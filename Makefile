@@ -199,12 +199,12 @@ sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die,
 	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog ./sessionlog/movelog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
-alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
+alerts-test: ## Check the alerts and the queries of the dashboards with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
 	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards
-dashboards: ## Write the Grafana dashboards of deploy/dashboards
-	$(GO) run ./deploy/dashboards deploy/dashboards
+dashboards: ## Write the Grafana dashboards into helm/relay/files/dashboards, from where the chart and compose.watch.yaml take them
+	$(GO) run ./deploy/dashboards helm/relay/files/dashboards
 
 .PHONY: bench
 bench: ## Run bench-code and bench-system once each, in less than 10 minutes
@@ -259,13 +259,13 @@ image: ## Build the container image into tmp/image/dnprelay.tar, without a daemo
 image-test: ## Build the image twice, the second time from a copy of the source in another folder, and compare
 	GO="$(GO)" deploy/image/same
 
-.PHONY: chart-files
-chart-files: ## Copy the files that the chart shares with deploy into the chart: NATS, alerts, dashboards
-	helm/files
+.PHONY: generate
+generate: dashboards ## Write what the repository does not have because commands make it
 
 .PHONY: manifests
-manifests: $(HELM) ## Render deploy/manifests from the chart
-	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render
+manifests: $(HELM) ## Render the chart into tmp/dnprelay.yaml, for clusters without Helm
+	@mkdir -p tmp
+	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render >tmp/dnprelay.yaml
 
 .PHONY: chart-test
 chart-test: $(HELM) ## Lint and render the chart, decode every object, try values that it has to refuse
@@ -311,4 +311,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules
+	rm -rf bin tmp helm/relay/files/dashboards clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules

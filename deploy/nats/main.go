@@ -1,8 +1,8 @@
 // Command nats writes the permissions of a nats-server configuration: for a server of one
 // deployment, or as an account for each of several.
 //
-//	go run ./deploy/nats > deploy/nats/roles.conf
-//	go run ./deploy/nats -last-release > deploy/nats/roles-upgrade.conf
+//	go run ./deploy/nats > helm/relay/charts/nats/files/roles.conf
+//	go run ./deploy/nats -last-release > helm/relay/charts/nats/files/roles-upgrade.conf
 //	go run ./deploy/nats -account a -prefix a.v1 > a.conf
 package main
 
