@@ -115,8 +115,9 @@ console-load: ## What the console costs with 10,000 states and 1,000 clients: fi
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc && SCREENS="$(CURDIR)/tmp/screens" node --experimental-websocket --test build/test/browser/consoleload.js
 
 .PHONY: godot4
-godot4: ## Write the addon for Godot 4 from that for Godot 3
-	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp
+godot4: ## Write the addon for Godot 4 into clients/godot/godot4/addons, from that for Godot 3
+	@rm -rf clients/godot/godot4/addons
+	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp clients/godot/godot4
 
 .PHONY: godot4-test
 godot4-test: ## Test the addon for Godot 4 in a web build of the engine, in Chromium, in 2 minutes; needs Node 20 or newer, npm and Chromium (CHROMIUM=program)
@@ -260,7 +261,7 @@ image-test: ## Build the image twice, the second time from a copy of the source 
 	GO="$(GO)" deploy/image/same
 
 .PHONY: generate
-generate: dashboards ## Write what the repository does not have because commands make it
+generate: godot4 dashboards ## Write what the repository does not have because commands make it
 
 .PHONY: manifests
 manifests: $(HELM) ## Render the chart into tmp/dnprelay.yaml, for clusters without Helm
@@ -288,7 +289,7 @@ reproducible: ## Build twice, from two folders with caches of their own, and com
 	@GO="$(GO)" scripts/reproducible
 
 .PHONY: release
-release: ## Make the archives, SBOMs and checksums of a release in tmp/release (VERSION=v1.2.3)
+release: ## Make the archives, the addon for Godot 4, SBOMs and checksums of a release in tmp/release (VERSION=v1.2.3)
 	@rm -rf tmp/release
 	$(GO) run ./scripts/release -version "$(VERSION)" -out tmp/release
 
@@ -311,4 +312,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp helm/relay/files/dashboards clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules
+	rm -rf bin tmp clients/godot/godot4/addons helm/relay/files/dashboards clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules

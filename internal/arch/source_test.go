@@ -60,7 +60,7 @@ func files(t *testing.T) (all []string) {
 	skip := map[string]bool{
 		".git": true, "bin": true, "tmp": true, client + "build": true, client + "dist": true, client + "node_modules": true,
 		"console/node_modules": true, recipe + "build": true, recipe + "node_modules": true, "internal/edge/lludp/testdata/bot/node_modules": true, "clients/godot/web/node_modules": true,
-		"helm/relay/files/dashboards": true,
+		"clients/godot/godot4/addons": true, "helm/relay/files/dashboards": true,
 	}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
