@@ -87,7 +87,7 @@ viewer-test: build ## Have an unmodified bot of Second Life (node-metaverse) pla
 	cd internal/edge/lludp/testdata/bot && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
 .PHONY: console
-console: ## Build the page of the console from the folder console into internal/console/assets; needs Node 20 or newer and npm
+console: ## Build script and style of the console from the folder console into internal/console/assets; needs Node 20 or newer and npm
 	cd console && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 .PHONY: browser-test
