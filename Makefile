@@ -87,7 +87,7 @@ viewer-test: build ## Have an unmodified bot of Second Life (node-metaverse) pla
 	cd internal/edge/lludp/testdata/bot && npm ci --ignore-scripts --no-audit --no-fund && npm test
 
 .PHONY: console
-console: ## Build the page of the console from the folder console into internal/console/assets; needs Node 20 or newer and npm
+console: ## Build script and style of the console from the folder console into internal/console/assets; needs Node 20 or newer and npm
 	cd console && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 .PHONY: browser-test
@@ -115,8 +115,9 @@ console-load: ## What the console costs with 10,000 states and 1,000 clients: fi
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc && SCREENS="$(CURDIR)/tmp/screens" node --experimental-websocket --test build/test/browser/consoleload.js
 
 .PHONY: godot4
-godot4: ## Write the addon for Godot 4 from that for Godot 3
-	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp
+godot4: ## Write the addon for Godot 4 into clients/godot/godot4/addons, from that for Godot 3
+	@rm -rf clients/godot/godot4/addons
+	$(GO) run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp clients/godot/godot4
 
 .PHONY: godot4-test
 godot4-test: ## Test the addon for Godot 4 in a web build of the engine, in Chromium, in 2 minutes; needs Node 20 or newer, npm and Chromium (CHROMIUM=program)
@@ -199,12 +200,12 @@ sim-session: ## Simulate SEEDS (2000) seeds of durable sessions whose edges die,
 	$(GO) test -timeout 170m -run '^Test(Simulation|Quorum)$$' -v ./sessionlog ./sessionlog/quorumlog -seeds $(SEEDS) $(ARGS)
 
 .PHONY: alerts-test
-alerts-test: ## Check the alerts of deploy/ with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
+alerts-test: ## Check the alerts and the queries of the dashboards with promtool, if there is one (FETCH=1 takes Debian's, BUILD=1 builds it)
 	@GO="$(GO)" scripts/alerts-test
 
 .PHONY: dashboards
-dashboards: ## Write the Grafana dashboards of deploy/dashboards
-	$(GO) run ./deploy/dashboards deploy/dashboards
+dashboards: ## Write the Grafana dashboards into helm/relay/files/dashboards, from where the chart and compose.watch.yaml take them
+	$(GO) run ./deploy/dashboards helm/relay/files/dashboards
 
 .PHONY: bench
 bench: ## Run bench-code and bench-system once each, in less than 10 minutes
@@ -259,13 +260,13 @@ image: ## Build the container image into tmp/image/dnprelay.tar, without a daemo
 image-test: ## Build the image twice, the second time from a copy of the source in another folder, and compare
 	GO="$(GO)" deploy/image/same
 
-.PHONY: chart-files
-chart-files: ## Copy the files that the chart shares with deploy into the chart: NATS, alerts, dashboards
-	helm/files
+.PHONY: generate
+generate: godot4 dashboards ## Write what the repository does not have because commands make it
 
 .PHONY: manifests
-manifests: $(HELM) ## Render deploy/manifests from the chart
-	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render
+manifests: $(HELM) ## Render the chart into tmp/dnprelay.yaml, for clusters without Helm
+	@mkdir -p tmp
+	HELM="$(CURDIR)/$(HELM)" deploy/manifests/render >tmp/dnprelay.yaml
 
 .PHONY: chart-test
 chart-test: $(HELM) ## Lint and render the chart, decode every object, try values that it has to refuse
@@ -288,7 +289,7 @@ reproducible: ## Build twice, from two folders with caches of their own, and com
 	@GO="$(GO)" scripts/reproducible
 
 .PHONY: release
-release: ## Make the archives, SBOMs and checksums of a release in tmp/release (VERSION=v1.2.3)
+release: ## Make the archives, the addon for Godot 4, SBOMs and checksums of a release in tmp/release (VERSION=v1.2.3)
 	@rm -rf tmp/release
 	$(GO) run ./scripts/release -version "$(VERSION)" -out tmp/release
 
@@ -311,4 +312,4 @@ $(STATICCHECK):
 
 .PHONY: clean
 clean: ## Remove what these targets made
-	rm -rf bin tmp clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules
+	rm -rf bin tmp clients/godot/godot4/addons helm/relay/files/dashboards clients/typescript/build clients/typescript/dist clients/typescript/node_modules clients/godot/web/node_modules examples/publishers/typescript/build examples/publishers/typescript/node_modules

@@ -1,9 +1,7 @@
-// Builds the page into a folder: node build.mjs FOLDER
+// Builds script and style of the page into a folder, which has index.html and icon.svg: node build.mjs FOLDER
 import { build } from "esbuild";
-import { cp, mkdir } from "node:fs/promises";
 
 const folder = process.argv[2];
-await mkdir(folder, { recursive: true });
 await build({
   entryPoints: { console: "src/main.tsx" },
   outdir: folder,
@@ -14,4 +12,3 @@ await build({
   legalComments: "inline",
   logLevel: "warning",
 });
-for (const name of ["index.html", "icon.svg"]) await cp(`src/${name}`, `${folder}/${name}`);

@@ -1,10 +1,9 @@
 // Command dashboards writes the Grafana dashboards of dnprelay as JSON:
 //
-//	go run ./deploy/dashboards deploy/dashboards
+//	go run ./deploy/dashboards helm/relay/files/dashboards
 //
-// They are lists of panels here, and files in the repository that Grafana, the chart and
-// the compose file read. `make dashboards` writes the files. A test checks that they are
-// current, and internal/systest compares every query with the metrics of real nodes.
+// They are lists of panels here, and no files of the repository: `make dashboards` writes those that Grafana, the chart and
+// the compose file read. internal/systest compares every query with the metrics of real nodes.
 package main
 
 import (
@@ -19,12 +18,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: dashboards FOLDER")
 		os.Exit(2)
 	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "dashboards:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes the dashboards into a folder, which it makes.
+func write(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
 	for _, d := range dashboards {
-		if err := os.WriteFile(filepath.Join(os.Args[1], d.file()), d.encode(), 0o644); err != nil {
-			fmt.Fprintln(os.Stderr, "dashboards:", err)
-			os.Exit(1)
+		if err := os.WriteFile(filepath.Join(folder, d.file()), d.encode(), 0o644); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (d dashboard) file() string { return d.name + ".json" }

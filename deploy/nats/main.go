@@ -1,7 +1,7 @@
 // Command nats writes the permissions of a nats-server configuration: for a server of one
 // deployment, or as an account for each of several.
 //
-//	go run ./deploy/nats > deploy/nats/roles.conf
+//	go run ./deploy/nats > helm/relay/charts/nats/files/roles.conf
 //	go run ./deploy/nats -account a -prefix a.v1 > a.conf
 package main
 

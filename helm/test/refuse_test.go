@@ -1,6 +1,7 @@
 package test
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -126,5 +127,22 @@ func TestAllowed(t *testing.T) {
 		if _, err := render(t, "--set", set); err != nil {
 			t.Errorf("%s: %v", set, err)
 		}
+	}
+}
+
+// TestNoDashboards wants a chart without the files of the dashboards to say what writes them, where they are wanted.
+func TestNoDashboards(t *testing.T) {
+	bare := t.TempDir()
+	if err := os.CopyFS(bare, os.DirFS(chart)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(bare + "/files/dashboards"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := helm(t, "template", "r1", bare, "--kube-version=1.33.0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := helm(t, "template", "r1", bare, "--kube-version=1.33.0", "--set=metrics.dashboards.enabled=true"); err == nil || !strings.Contains(err.Error(), "`make dashboards`") {
+		t.Errorf("the chart says %v, want what writes the dashboards", err)
 	}
 }

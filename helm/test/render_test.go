@@ -215,3 +215,25 @@ func TestLint(t *testing.T) {
 		}
 	})
 }
+
+// TestManifests wants manifests that can be applied without Helm, whose labels they do not have, and without Secrets, which would be
+// others each time.
+func TestManifests(t *testing.T) {
+	if os.Getenv("HELM") == "" {
+		t.Skip("HELM does not name the program; make chart-test does")
+	}
+	out, err := exec.Command("../../deploy/manifests/render").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := parse(t, strings.ReplaceAll(string(out), "namespace: dnprelay\n", "namespace: games\n"))
+	for _, name := range []string{"dnprelay-relay", "dnprelay-nats"} {
+		find[apps.StatefulSet](t, all, name)
+	}
+	find[apps.Deployment](t, all, "dnprelay-edge")
+	for _, o := range all {
+		if o.kind == "Secret" || o.labels["helm.sh/chart"] != "" || o.labels["app.kubernetes.io/managed-by"] != "" {
+			t.Errorf("%s %s is a Secret or has labels of Helm: %v", o.kind, o.name, o.labels)
+		}
+	}
+}

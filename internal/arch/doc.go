@@ -5,7 +5,8 @@
 //   - that the packages with the rules of the protocols are functions of their
 //     inputs, without clocks, goroutines, sockets, logs or locks (pure_test.go),
 //   - how long files and functions may be (size_test.go),
-//   - words that have no place in the repository (words_test.go).
+//   - words that have no place in the repository (words_test.go),
+//   - that no file is a copy of another one (copies_test.go).
 //
 // A new package needs a line in the import table. Changing a line of the table
 // is a decision about the architecture, not a repair of a build.

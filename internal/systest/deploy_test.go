@@ -76,11 +76,17 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// madeDashboards is the folder that `make dashboards` makes, seen from deploy.
+const madeDashboards = "../helm/relay/files/dashboards"
+
 // checkComposeFiles wants every file, volume, secret and service that a service names.
 func checkComposeFiles(t *testing.T, name string, s composeService, c *composeFile) {
 	for _, v := range s.Volumes {
 		from, _, _ := strings.Cut(v, ":")
 		_, declared := c.Volumes[from]
+		if from == madeDashboards {
+			continue
+		}
 		if _, err := os.Stat(deploy + from); err != nil && !declared {
 			t.Errorf("%s mounts %s, which is neither a file nor a volume", name, from)
 		}

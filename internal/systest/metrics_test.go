@@ -27,7 +27,10 @@ import (
 
 var updateMetrics = flag.Bool("update-metrics", false, "write deploy/METRICS.md")
 
-const deploy = "../../deploy/"
+const (
+	deploy     = "../../deploy/"
+	alertsFile = "../../helm/relay/files/alerts/dnprelay.yaml"
+)
 
 // A metric is one metric of /metrics, as several processes show it.
 type metric struct {
@@ -238,20 +241,23 @@ func servers(m *metric) (list []string) {
 // deployedQueries returns the PromQL of dashboards and alerts, by file.
 func deployedQueries(t *testing.T) map[string][]string {
 	t.Helper()
+	folder := t.TempDir()
+	if out, err := exec.Command("go", "run", deploy+"dashboards", folder).CombinedOutput(); err != nil {
+		t.Fatalf("go run ./deploy/dashboards: %v\n%s", err, out)
+	}
+	files, err := filepath.Glob(folder + "/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no dashboards (%v)", err)
+	}
 	all := map[string][]string{}
-	for _, pattern := range []string{"dashboards/*.json", "alerts/*.yaml"} {
-		files, err := filepath.Glob(deploy + pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no %s (%v)", pattern, err)
+	for _, file := range append(files, alertsFile) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if all[file] = queriesOf(t, file, text); len(all[file]) < 10 {
-				t.Errorf("%s has only %d queries", file, len(all[file]))
-			}
+		name := filepath.Base(file)
+		if all[name] = queriesOf(t, file, text); len(all[name]) < 10 {
+			t.Errorf("%s has only %d queries", name, len(all[name]))
 		}
 	}
 	return all
@@ -338,7 +344,7 @@ func checkMatchers(name, matchers string, m *metric) (problems []string) {
 
 // TestRunbook wants a section of the runbook for each alert, and no others.
 func TestRunbook(t *testing.T) {
-	rules, err := os.ReadFile(deploy + "alerts/dnprelay.yaml")
+	rules, err := os.ReadFile(alertsFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// natsConf is the configuration for users' own servers.
-const natsConf = "../../deploy/nats/nats-server.conf"
+// natsConf is the configuration of one of three servers.
+const natsConf = natsFolder + "/nats-server.conf"
 
 // natsServerEnv makes this test binary a NATS server with the configuration that it names, so
 // that a test has servers that it can kill.
@@ -52,7 +52,7 @@ func natsServer(conf string) int {
 	return 1
 }
 
-// startNATSServers starts three servers with the configuration of deploy/nats, and returns them
+// startNATSServers starts three servers with the configuration for users, and returns them
 // and their addresses.
 func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	t.Helper()
@@ -80,7 +80,7 @@ func startNATSServers(t *testing.T) (servers []*process, urls []string) {
 	return servers, urls
 }
 
-// natsEnv returns the variables of the configuration in deploy/nats.
+// natsEnv returns the variables of the configuration for users.
 func natsEnv(name, listen, route string, routes []string, store string) []string {
 	return []string{"NATS_NAME=" + name, "NATS_LISTEN=" + listen, "NATS_ROUTE=" + route,
 		"NATS_ROUTES=[" + strings.Join(routes, ",") + "]", "NATS_STORE=" + store, "NATS_LOG_COPY=dnprelay-log-" + strings.TrimPrefix(name, "n")}
@@ -151,7 +151,7 @@ func freePorts(t *testing.T, n int) (addrs []string) {
 	return addrs
 }
 
-// TestNATSConfiguration loads deploy/nats. Publishes and requests must arrive at the shard that
+// TestNATSConfiguration loads the configuration for users. Publishes and requests must arrive at the shard that
 // relays expect.
 func TestNATSConfiguration(t *testing.T) {
 	t.Parallel()

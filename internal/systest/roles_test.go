@@ -16,7 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const natsFolder = "../../deploy/nats"
+// natsFolder has the configuration for users' own servers, which the chart uses, too.
+const natsFolder = "../../helm/relay/charts/nats/files"
 
 // roleServer starts a NATS server with a configuration and its variables. The passwords are the
 // users' names behind "secret-of-".
@@ -99,13 +100,13 @@ func rights(t *testing.T, nc *nats.Conn, subject string) (got string) {
 }
 
 // TestRoles tries every role on every subject of the table in deploy/nats/README.md, on a real
-// server with the configuration beside it, and wants exactly the rights of the table.
+// server with the configuration for users, and wants exactly the rights of the table.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	if text, err := os.ReadFile(filepath.Join(natsFolder, "roles.conf")); err != nil || string(text) != natsroles.Render(natsroles.Table(natsroles.Config{})) {
-		t.Errorf("deploy/nats/roles.conf differs from the output of go run ./deploy/nats (%v)", err)
+		t.Errorf("roles.conf differs from the output of go run ./deploy/nats (%v)", err)
 	}
-	readme, err := os.ReadFile(filepath.Join(natsFolder, "README.md"))
+	readme, err := os.ReadFile(deploy + "nats/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A robbed deployment is a real NATS server with the roles of deploy/nats, a relay with all shards,
+// A robbed deployment is a real NATS server with the roles of deployments, a relay with all shards,
 // and a space with one state; a thief has the user of one role.
 type robbed struct {
 	*testing.T

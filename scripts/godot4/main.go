@@ -1,10 +1,10 @@
-// Command godot4 writes the addon for Godot 4 from that for Godot 3, so that the two stay in step.
+// Command godot4 writes scripts for Godot 4 from those for Godot 3. The addon for Godot 4 is not in the repository; `make godot4` runs
 //
-//	go run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp
+//	go run ./scripts/godot4 clients/godot/addons/dnp clients/godot/godot4/addons/dnp clients/godot/godot4
 //
 // Most differences are names, which a table replaces. A line that needs more ends with a comment of the form
-// "# 4: LINE", and becomes that line. Files that only the target has, such as websocket.gd, whose class has nothing
-// in common with that of Godot 3, are written by hand.
+// "# 4: LINE", and becomes that line. Scripts of the last folder are for Godot 4, written by hand, and are copied in place of those
+// of their names: websocket.gd, because the classes have nothing in common.
 package main
 
 import (
@@ -14,9 +14,6 @@ import (
 	"regexp"
 	"strings"
 )
-
-// byHand are files that exist in both addons and are not written by this program.
-var byHand = map[string]bool{"websocket.gd": true}
 
 // A rename replaces what a pattern matches.
 type rename struct {
@@ -64,45 +61,41 @@ func port(script string) string {
 	return "# Written by scripts/godot4 from the addon for Godot 3. Tested with a web build of Godot 4.6.\n" + strings.Join(lines, "\n")
 }
 
-// portAll returns the files of the addon for Godot 4 by name.
-func portAll(from string) (map[string]string, error) {
+// each writes what becomes of the scripts of a folder into another one.
+func each(from, to string, become func(script string) string) error {
 	names, err := filepath.Glob(filepath.Join(from, "*.gd"))
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{}
-	for _, name := range names {
-		if byHand[filepath.Base(name)] {
-			continue
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files[filepath.Base(name)] = port(string(text))
-	}
-	return files, nil
-}
-
-func run(from, to string) error {
-	files, err := portAll(from)
 	if err != nil {
 		return err
 	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(to, name), []byte(text), 0o644); err != nil {
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(name)), []byte(become(string(text))), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// run writes the scripts of from, for Godot 4, into to, which it makes, and those that are written by hand, if there is such a folder.
+func run(from, to, byHand string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	if err := each(from, to, port); err != nil || byHand == "" {
+		return err
+	}
+	return each(byHand, to, func(script string) string { return script })
+}
+
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: godot4 FROM TO")
+	if len(os.Args) != 3 && len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: godot4 FROM TO [BYHAND]")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
+	if err := run(os.Args[1], os.Args[2], strings.Join(os.Args[3:], "")); err != nil {
 		fmt.Fprintln(os.Stderr, "godot4:", err)
 		os.Exit(1)
 	}

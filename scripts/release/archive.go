@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -100,6 +101,42 @@ func (b builder) build(t target, source, program, into string) error {
 		return fmt.Errorf("go build %s: %w\n%s", program, err, text)
 	}
 	return nil
+}
+
+// addonName is the name of the archive of the addon for Godot 4.
+func addonName(version string) string {
+	return "dnprelay-godot4_" + strings.TrimPrefix(version, "v") + ".zip"
+}
+
+// addon writes the addon for Godot 4, which the repository does not have, into an archive that a project unpacks in its folder.
+func (b builder) addon(source, out string) error {
+	dir, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	c := exec.Command(b.goCommand, "run", "./scripts/godot4", "clients/godot/addons/dnp", dir, "clients/godot/godot4")
+	c.Dir = source
+	if text, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("go run ./scripts/godot4: %w\n%s", err, text)
+	}
+	scripts, err := filepath.Glob(filepath.Join(dir, "*.gd"))
+	if err != nil {
+		return err
+	}
+	var files []file
+	for _, name := range append(scripts, filepath.Join(source, "LICENSE")) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{"addons/dnp/" + filepath.Base(name), 0o644, data})
+	}
+	data, err := zipped(files)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, data, 0o644)
 }
 
 func tarball(files []file) ([]byte, error) {

@@ -1,5 +1,5 @@
-// Release makes the files of a release: an archive for each platform, an SBOM of each archive
-// (CycloneDX), and checksums (SHA-256). The same source and the same Go give the same bytes, in
+// Release makes the files of a release: an archive for each platform, an SBOM of each of these
+// (CycloneDX), the addon for Godot 4, and checksums (SHA-256). The same source and the same Go give the same bytes, in
 // whatever folder and at whatever time.
 //
 //	go run ./scripts/release -version v1.2.3 -out tmp/release
@@ -87,6 +87,13 @@ func release(version, out, only, goCommand string) error {
 		}
 		fmt.Println(strings.Join(made, "\n"))
 		names = append(names, made...)
+	}
+	if name := addonName(version); strings.Contains(name, only) {
+		if err := b.addon(".", filepath.Join(out, name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Println(name)
+		names = append(names, name)
 	}
 	if len(names) == 0 {
 		return errors.New("no archive has such a name")

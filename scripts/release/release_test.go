@@ -59,6 +59,38 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode, at time.Time) {
 	}
 }
 
+// TestAddon wants the addon for Godot 4 under the path that a project has it at, and the same bytes each time.
+func TestAddon(t *testing.T) {
+	b, out := builder{goCommand: "go", version: "v1.2.3"}, t.TempDir()
+	var made [2][]byte
+	for i := range made {
+		name := filepath.Join(out, addonName(b.version))
+		if err := b.addon("../..", name); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if made[i], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(made[0], made[1]) {
+		t.Error("the two archives differ")
+	}
+	r, err := zip.NewReader(bytes.NewReader(made[0]), int64(len(made[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range r.File {
+		names = append(names, f.Name)
+	}
+	for _, want := range []string{"addons/dnp/client.gd", "addons/dnp/websocket.gd", "addons/dnp/LICENSE"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the archive has %q, not %s", names, want)
+		}
+	}
+}
+
 func TestPack(t *testing.T) {
 	files := []file{{"x/program", 0o755, []byte("a program")}, {"x/LICENSE", 0o644, []byte("a text")}}
 	data, err := tarball(files)

@@ -4,7 +4,7 @@
 // what players and game servers notice: three NATS servers, three relays and two edges,
 // each a process in a namespace of its own, joined by a bridge. It needs root.
 //
-//	report, err := clustertest.Run(ctx, clustertest.Config{Bin: "bin", NATSConf: "deploy/nats/nats-server.conf", Rounds: 3})
+//	report, err := clustertest.Run(ctx, clustertest.Config{Bin: "bin", NATSConf: "helm/relay/charts/nats/files/nats-server.conf", Rounds: 3})
 //
 // Each round causes one fault, heals it, and measures for how long no publish was accepted and
 // no client received anything. The README has the deployment, the faults and the violations.

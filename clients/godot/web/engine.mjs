@@ -32,16 +32,21 @@ new Engine({ executable: "index", mainPack: "game.pck", canvas: document.getElem
 
 const types = { ".wasm": "application/wasm", ".js": "text/javascript", ".html": "text/html" };
 
-/** ported returns the scripts of a folder as they are for Godot 4, by their names. */
-export function ported(folder) {
+/** ported returns the scripts of a folder as they are for Godot 4, by their names. Those that are written by hand take the place of others. */
+export function ported(folder, ...byHand) {
   const to = mkdtempSync(join(tmpdir(), "dnprelay-"));
   try {
-    execFileSync("go", ["run", "./scripts/godot4", folder, to], { cwd: root, stdio: "inherit" });
+    execFileSync("go", ["run", "./scripts/godot4", folder, to, ...byHand], { cwd: root, stdio: "inherit" });
     return scripts(to);
   } finally {
     rmSync(to, { recursive: true });
   }
 }
+
+let addon;
+
+/** madeAddon returns the addon for Godot 4. */
+const madeAddon = () => (addon ??= ported("clients/godot/addons/dnp", "clients/godot/godot4"));
 
 const scripts = (folder) => Object.fromEntries(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
 
@@ -85,7 +90,7 @@ export class Game {
       "project.godot": project(script),
       "main.tscn": '[gd_scene format=3]\n\n[node name="main" type="Node2D"]\n', // without one the engine does not start
       ".godot/global_script_class_cache.cfg": classes({ DnpClient: ["RefCounted", "addons/dnp/client.gd"], DnpSync: ["Node", "addons/dnp/sync.gd"], ...(script && { Loop: ["SceneTree", script] }) }),
-      ...under("addons/dnp", scripts(join(root, "clients/godot/godot4/addons/dnp"))), ...files,
+      ...under("addons/dnp", madeAddon()), ...files,
     });
     const server = createServer((request, response) => answer(request.url, response, content));
     await new Promise((done) => server.listen(0, "127.0.0.1", done));

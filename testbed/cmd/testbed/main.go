@@ -68,7 +68,7 @@ type common struct {
 func newFlags(name string) *common {
 	c := &common{FlagSet: flag.NewFlagSet(name, flag.ExitOnError)}
 	c.StringVar(&c.bin, "bin", "bin", "folder with relay, edge and nats-server")
-	c.StringVar(&c.natsConf, "nats-conf", "deploy/nats/nats-server.conf", "configuration of the NATS servers")
+	c.StringVar(&c.natsConf, "nats-conf", "helm/relay/charts/nats/files/nats-server.conf", "configuration of the NATS servers")
 	c.StringVar(&c.dir, "dir", "", "folder for logs, streams and the history, which is kept (default: a temporary one, kept after a failure)")
 	c.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
 	c.StringVar(&c.json, "json", "", "file for all figures")

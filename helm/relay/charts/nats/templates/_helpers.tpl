@@ -24,7 +24,7 @@ labels:
 {{/* Users of the servers; roles.conf has their permissions. */}}
 {{- define "nats.roles" -}}relay edge publisher observer admin{{- end }}
 
-{{/* A file of deploy/nats with the prefix and the shards of this deployment. A single
+{{/* A file of this chart with the prefix and the shards of this deployment. A single
 server has no cluster block; all servers have the roles. The tag of a server is in a file of its own. */}}
 {{- define "nats.file" -}}
 {{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)

@@ -1,4 +1,4 @@
-# Written by hand; all other files are written by scripts/godot4. Tested with a web build of Godot 4.6.
+# Written by hand; scripts/godot4 writes all other files of the addon. Tested with a web build of Godot 4.6.
 # A carrier of datagrams: a WebSocket, of which each binary message is one. The edge greets with the token of
 # the session, with which another WebSocket continues it (INTERFACES.md, "Clients that do not speak UDP").
 extends RefCounted
