@@ -106,7 +106,8 @@ type Leases interface {
 	// everything that earlier holders were told is stored, and nothing older. each is called
 	// for a part at a time and may block, which slows the load down; the part and its bytes
 	// belong to it. Removed states come with nil Data for as long as the store remembers them.
-	// Then done is called once: with nil, or with ErrNotHeld if this relay lost the shard
-	// before. Load tries for as long as the shard is held.
+	// Then done is called once: with nil, with ErrNotHeld if this relay lost the shard before, or
+	// with why the store refuses the load for too long; the relay asks again then. Load waits for a
+	// silent store for as long as the shard is held.
 	Load(shard int, epoch uint64, each func([]Keyframe), done func(error))
 }

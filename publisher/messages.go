@@ -148,18 +148,21 @@ func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message,
 }
 
 // A reader waits for readerHeartbeat twice without a sign of the server before it ends,
-// and servers delete a consumer that has not been read from for readerIdle. Up to pullMax
-// messages wait for the game server.
+// and servers delete a consumer that has not been read from for readerIdle, in case that the
+// reader could not delete it: a server allows a stream 1,000 consumers, for all game servers
+// together. Up to pullMax messages wait for the game server.
 const (
 	pullMax         = 500
 	readerHeartbeat = 500 * time.Millisecond // the shortest that the library takes
-	readerIdle      = 5 * time.Minute
+	readerIdle      = 30 * time.Second
 )
 
 // A reader reads one stream in order, and ends when anything goes wrong. jetstream's
 // ordered consumer does not serve: it recovers by itself and continues behind the last
 // sequence, which in a stream that was deleted and made again is beyond every message.
 type reader struct {
+	nc       *nats.Conn
+	consumer string // its name
 	list     jetstream.MessagesContext
 	received uint64 // messages
 	cancel   context.CancelFunc
@@ -200,22 +203,28 @@ func openReader(running context.Context, s *Space, cursor *Cursor) (*reader, err
 	if err != nil {
 		return nil, err
 	}
-	// A consumer ends with its stream, so the stream that the server names after the
-	// consumer exists is the one that the consumer reads.
-	if has, err := stream.Info(ctx); err != nil {
-		return nil, err
-	} else if !has.Created.Equal(had.Created) {
-		return nil, errRemade
-	}
-	list, err := consumer.Messages(jetstream.PullMaxMessages(pullMax), jetstream.PullHeartbeat(readerHeartbeat))
-	if err != nil {
+	r := &reader{nc: s.p.nc, consumer: consumer.CachedInfo().Name}
+	if err := r.start(ctx, stream, consumer); err != nil {
+		r.deleteConsumer()
 		return nil, err
 	}
-	r := &reader{list: list}
 	reading, stop := context.WithCancel(running)
 	r.cancel = stop
 	r.watching.Go(func() { r.watch(reading, s.p.nc) })
 	return r, nil
+}
+
+// start begins to read. A consumer ends with its stream, so the stream that the server names after
+// the consumer exists is the one that the consumer reads.
+func (r *reader) start(ctx context.Context, stream jetstream.Stream, c jetstream.Consumer) (err error) {
+	made := stream.CachedInfo().Created
+	if has, err := stream.Info(ctx); err != nil {
+		return err
+	} else if !has.Created.Equal(made) {
+		return errRemade
+	}
+	r.list, err = c.Messages(jetstream.PullMaxMessages(pullMax), jetstream.PullHeartbeat(readerHeartbeat))
+	return err
 }
 
 // watch ends the reader with ctx, or when the connection is made again: a server that
@@ -247,6 +256,12 @@ func (r *reader) next() (m jetstream.Msg, meta *jetstream.MsgMetadata, err error
 func (r *reader) close() {
 	r.cancel()
 	r.watching.Wait()
+	r.deleteConsumer()
+}
+
+// deleteConsumer deletes the consumer, and waits for no answer.
+func (r *reader) deleteConsumer() {
+	_ = r.nc.Publish("$JS.API.CONSUMER.DELETE."+streamFrom+"."+r.consumer, nil) // otherwise the server deletes it after readerIdle
 }
 
 // sleep waits for d or until ctx ends. It reports whether ctx goes on.

@@ -170,6 +170,30 @@ func TestMessages(t *testing.T) {
 	x.has(x.consume(stored, 4), "s0", sent["s0"]+4)
 }
 
+// TestMessagesLeavesNothing starts a game server again and again: none of them may leave its consumer of the stream behind,
+// because a server allows a stream 1,000, for all game servers together.
+func TestMessagesLeavesNothing(t *testing.T) {
+	x := newInbox(t)
+	var stored []byte
+	for k := range 10 {
+		x.send(0, "s0", k, k+1)
+		stored = x.consume(stored, 1)
+	}
+	js, err := jetstream.New(x.nc)
+	must(err)
+	stream, err := js.Stream(t.Context(), natsfrom.StreamName)
+	must(err)
+	consumers := -1
+	for end := time.Now().Add(patience); consumers != 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		info, err := stream.Info(t.Context())
+		must(err)
+		consumers = info.State.Consumers
+	}
+	if consumers != 0 {
+		t.Errorf("%d game servers that ended left %d consumers", 10, consumers)
+	}
+}
+
 // remake deletes the stream and makes it again, so that it counts from 1.
 func (x *inbox) remake() {
 	x.Helper()

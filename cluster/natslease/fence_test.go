@@ -179,7 +179,7 @@ func audit(t *testing.T, l *Leases, takeovers int) (n int) {
 	defer it.Stop()
 	epoch, holders := uint64(0), 0
 	for {
-		m, err := next(t.Context(), it, loadSilenceLast)
+		m, err := next(t.Context(), it, loadSilenceLater)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,8 +30,9 @@ const (
 	// but holds up all other writes of its stream.
 	chunkBytesMax = 900 << 10
 
-	// loaders is how many shards are loaded at the same time. Arbitrary.
-	loaders = 4
+	// loaders is how many shards of a stream are loaded at the same time. Each stream has its own, because a stream
+	// whose server does not answer must not keep the shards of others waiting. Arbitrary.
+	loaders = 2
 )
 
 // A Config says where the store is and who uses it.
@@ -108,7 +109,7 @@ type Leases struct {
 	heard      []heard // of the streams
 	shards     []*shard
 	handle     func(cluster.LeaseEvent)
-	loads      chan load
+	loads      []chan load // of the streams
 	counts     counters
 	unwatched  bool // for tests: no watch brings anything
 }
@@ -135,7 +136,10 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	}
 	l := &Leases{
 		cfg: cfg, streams: streams, secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
-		handle: func(cluster.LeaseEvent) {}, loads: make(chan load, cfg.Shards),
+		handle: func(cluster.LeaseEvent) {},
+	}
+	for range streams {
+		l.loads = append(l.loads, make(chan load, cfg.Shards))
 	}
 	seen := func(g int, is *natsjs.StreamInfo) {
 		secret := store.SecretOf(g, is.Config)
@@ -171,16 +175,20 @@ func (l *Leases) Run(ctx context.Context) {
 	if hints, err := l.cfg.Conn.Subscribe(l.cfg.Subjects.OwnAll(), l.hinted); err == nil { // otherwise the watches must do
 		defer func() { _ = hints.Unsubscribe() }()
 	}
-	for range loaders {
-		running.Go(func() { l.serveLoads(ctx) })
+	for _, loads := range l.loads {
+		for range loaders {
+			running.Go(func() { serveLoads(ctx, loads) })
+		}
 	}
 	running.Wait()
 	for _, s := range l.shards {
 		s.end()
 	}
-	for len(l.loads) > 0 {
-		d := <-l.loads
-		d.done(cluster.ErrNotHeld)
+	for _, loads := range l.loads {
+		for len(loads) > 0 {
+			d := <-loads
+			d.done(cluster.ErrNotHeld)
+		}
 	}
 }
 
@@ -231,23 +239,12 @@ func (l *Leases) Store(shard int, epoch uint64, batch []cluster.Keyframe, done f
 
 // Load implements cluster.Leases.
 func (l *Leases) Load(shard int, epoch uint64, each func([]cluster.Keyframe), done func(error)) {
+	g := shard % l.cfg.Streams
 	select {
-	case l.loads <- load{shard: l.shards[shard], epoch: epoch, each: each, done: done}:
+	case l.loads[g] <- load{shard: l.shards[shard], epoch: epoch, each: each, done: done, consumers: opener{l: l, g: g}}:
 	default:
 		done(cluster.ErrQueueFull)
 	}
-}
-
-// openTimeout bounds the request for a consumer. While the servers elect a leader it has no answer, and what the
-// library allows, 5 s, would only make relays later than the election does.
-const openTimeout = time.Second
-
-// consumer makes a consumer of the g-th stream that reads in order.
-func (l *Leases) consumer(ctx context.Context, g int, cfg natsjs.OrderedConsumerConfig) (natsjs.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	cfg.MaxResetAttempts = 1
-	return l.streams[g].OrderedConsumer(ctx, cfg)
 }
 
 func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.Streams] }

@@ -15,20 +15,24 @@ const (
 	loadBytes     = 1 << 20
 )
 
-// A load waits for the first message for a while before it begins anew with another consumer,
-// and the more often it did, the longer. A healthy store sends messages within milliseconds,
-// but sometimes the request for them reaches a server before that server knows which other one
-// has the consumer, and is lost without a trace while the shard is not served. For later
-// messages the load waits for the longest of these times.
+// A load waits for the first message of a consumer for a while before it goes on with another one, and the more often it
+// did, the longer. A healthy store sends messages within milliseconds, but sometimes the request for them reaches a
+// server before that server knows which other one has the consumer, and is lost without a trace while the shard is not
+// served. A slow store needs longer for every consumer, so a limit that does not grow would keep a load from its end.
 const (
 	loadSilenceFirst = 50 * time.Millisecond
-	loadSilenceLast  = 3 * time.Second
+	loadSilenceLater = 3 * time.Second // for later messages, at least
+	loadSilenceMax   = 12 * time.Second
 )
 
-// loadSilence returns how long attempt n, counted from 0, waits.
+// loadSilence returns how long a load waits for the first message of a consumer after n that were silent.
 func loadSilence(n int) time.Duration {
-	return min(loadSilenceFirst<<min(n, 8), loadSilenceLast)
+	return min(loadSilenceFirst<<min(n, 8), loadSilenceMax)
 }
+
+// refusalsMax is how many attempts the store may refuse until a load ends with the reason, and its relay asks again and
+// can say why the shard is not served. They take 4 s. Arbitrary.
+const refusalsMax = 16
 
 // A load is a request for all keyframes of a shard.
 type load struct {
@@ -36,16 +40,20 @@ type load struct {
 	epoch uint64
 	each  func([]cluster.Keyframe)
 	done  func(error)
+
+	consumers opener
+	next      uint64 // sequence behind that of the last message that arrived; 0 before the first
+	silent    int    // consumers that were silent
 }
 
 // serveLoads serves one load after the other, until ctx ends. It does not wait for a load that
 // hangs in the library, which may take until the connection is closed.
-func (l *Leases) serveLoads(ctx context.Context) {
+func serveLoads(ctx context.Context, loads chan load) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case d := <-l.loads:
+		case d := <-loads:
 			ended := make(chan error, 1)
 			go func() { ended <- d.run(ctx) }()
 			select {
@@ -58,17 +66,22 @@ func (l *Leases) serveLoads(ctx context.Context) {
 	}
 }
 
-// run tries until it has everything or the shard is lost.
+// run tries until it has everything, the shard is lost, or the store refuses it for too long.
 func (d *load) run(ctx context.Context) error {
-	for n := 0; d.held(ctx); n++ {
-		err := d.try(ctx, loadSilence(n))
+	for refusals := 0; d.held(ctx); {
+		err := d.try(ctx)
 		if err == nil || errors.Is(err, cluster.ErrNotHeld) {
 			return err
 		}
 		d.shard.l.counts.loadRetries.Add(1)
-		if !errors.Is(err, context.DeadlineExceeded) { // otherwise it has waited
-			pause(ctx)
+		if errors.Is(err, context.DeadlineExceeded) { // it has waited
+			refusals = 0
+			continue
 		}
+		if refusals++; refusals == refusalsMax {
+			return err
+		}
+		pause(ctx)
 	}
 	return cluster.ErrNotHeld
 }
@@ -78,30 +91,35 @@ func (d *load) held(ctx context.Context) bool {
 }
 
 // try reads the keyframes and the holder's record with one consumer, in the order of the
-// stream. When the record of this epoch arrives, try has all keyframes: the sequence of the
-// record is the epoch, what earlier holders stored precedes it, and they can store nothing
-// behind it. This holds even if a replica that lags serves the consumer; a count of pending
-// messages would not. The library makes sure that no message between is missing.
-//
-// A keyframe may come twice, if try is repeated; it is the same then.
-func (d *load) try(ctx context.Context, silence time.Duration) error {
+// stream, behind those that former attempts read. When the record of this epoch arrives, all keyframes
+// have: the sequence of the record is the epoch, what earlier holders stored precedes it, and they can
+// store nothing behind it. This holds even if a replica that lags serves the consumer; a count of
+// pending messages would not. The library makes sure that no message between is missing.
+func (d *load) try(ctx context.Context) error {
 	l := d.shard.l
-	c, err := l.consumer(ctx, d.shard.n%l.cfg.Streams, natsjs.OrderedConsumerConfig{
+	cfg := natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
 		DeliverPolicy:  natsjs.DeliverAllPolicy,
-	})
+	}
+	if d.next != 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = natsjs.DeliverByStartSequencePolicy, d.next
+	}
+	c, end, err := d.consumers.open(ctx, cfg)
 	if err != nil {
 		return err
 	}
+	defer end()
 	it, err := c.Messages()
 	if err != nil {
 		return err
 	}
 	defer it.Stop()
-	return d.collect(ctx, it, silence)
+	return d.collect(ctx, it)
 }
 
-func (d *load) collect(ctx context.Context, it natsjs.MessagesContext, silence time.Duration) error {
+// collect hands over what a consumer brings. A replica that lags may begin before the sequence that it was asked for;
+// what it repeats may be older than what is known.
+func (d *load) collect(ctx context.Context, it natsjs.MessagesContext) error {
 	var part []cluster.Keyframe
 	size := 0
 	flush := func() {
@@ -110,16 +128,26 @@ func (d *load) collect(ctx context.Context, it natsjs.MessagesContext, silence t
 			part, size = nil, 0
 		}
 	}
+	defer flush()
+	silence := loadSilence(d.silent)
 	for d.held(ctx) {
 		m, err := next(ctx, it, silence)
+		if errors.Is(err, context.DeadlineExceeded) {
+			d.silent++
+		}
 		if err != nil {
 			return err
 		}
-		silence = loadSilenceLast
+		silence = max(silence, loadSilenceLater)
 		meta, err := m.Metadata()
 		if err != nil {
 			return err
 		}
+		seq := meta.Sequence.Stream
+		if seq < d.next {
+			continue
+		}
+		d.next = seq + 1
 		space, number, ok := d.shard.l.cfg.Subjects.ParseStoreKeyframe(m.Subject())
 		switch {
 		case ok:
@@ -131,10 +159,9 @@ func (d *load) collect(ctx context.Context, it natsjs.MessagesContext, silence t
 			if len(part) >= loadKeyframes || size >= loadBytes {
 				flush()
 			}
-		case meta.Sequence.Stream == d.epoch:
-			flush()
+		case seq == d.epoch:
 			return nil
-		case meta.Sequence.Stream > d.epoch:
+		case seq > d.epoch:
 			return cluster.ErrNotHeld
 		}
 	}

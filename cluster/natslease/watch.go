@@ -29,20 +29,22 @@ const (
 func (l *Leases) watch(ctx context.Context, g int) {
 	reconnected := l.cfg.Conn.StatusChanged(nats.CONNECTED)
 	defer l.cfg.Conn.RemoveStatusListener(reconnected)
+	consumers := &opener{l: l, g: g}
 	for ctx.Err() == nil {
 		following, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
-		go func() { // watch does not wait for its end: it may hang in the library until the connection is closed
-			if errors.Is(l.follow(following, g), natsjs.ErrStreamNotFound) { // any other error only says that it ended
+		go func(consumers *opener) { // watch does not wait for its end: it may hang in the library until the connection is closed
+			if errors.Is(l.follow(following, consumers), natsjs.ErrStreamNotFound) { // any other error only says that it ended
 				l.maintainer.Suspect()
 			}
 			close(ended)
-		}()
+		}(consumers)
 		select {
 		case <-ctx.Done():
 		case <-ended:
 			pause(ctx)
 		case _, ok := <-reconnected:
+			consumers = &opener{l: l, g: g} // the former watch may still use its own
 			// The library tries for seconds to repair the former watch, whatever its context
 			// says. Records that it still brings are old, and the leases ignore them.
 			if !ok {
@@ -64,14 +66,15 @@ func pause(ctx context.Context) {
 	}
 }
 
-func (l *Leases) follow(ctx context.Context, g int) error {
-	c, err := l.consumer(ctx, g, natsjs.OrderedConsumerConfig{
+func (l *Leases) follow(ctx context.Context, consumers *opener) error {
+	c, end, err := consumers.open(ctx, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
 		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
 	})
 	if err != nil {
 		return err
 	}
+	defer end()
 	it, err := c.Messages(natsjs.PullHeartbeat(watchHeartbeat), natsjs.PullExpiry(30*time.Second))
 	if err != nil {
 		return err

@@ -89,6 +89,11 @@ func PublishBatch(ctx context.Context, nc *nats.Conn, id string, batch ...*nats.
 	return nc.RequestMsgWithContext(ctx, last)
 }
 
+// DeleteConsumer deletes a consumer, and waits for no answer.
+func DeleteConsumer(nc *nats.Conn, stream, name string) error {
+	return nc.Publish("$JS.API.CONSUMER.DELETE."+stream+"."+name, nil)
+}
+
 // An Ack is the answer of JetStream to a publish.
 type Ack struct {
 	Stream    string
