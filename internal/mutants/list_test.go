@@ -123,9 +123,9 @@ var list = []mutant{
 		By: "replication.TestStoreWrites",
 	},
 	{
-		Name: "guests_may_make_states", In: "internal/edge/fanout", Func: "ownStates.offered", Guards: "SECURITY: a client with write:false makes no states",
-		Old: "|| !o.Claims.Write ||", New: "||",
-		By: "internal/systest.TestRightsCannotBeWidened",
+		Name: "guests_may_write", In: "internal/edge/fanout", Func: "rights.mayWrite", Guards: "SECURITY: a client with write:false writes nothing",
+		Old: "return r.Claims.Write && st.Desc", New: "return st.Desc",
+		By: "internal/edge/fanout.TestCommandErrors",
 	},
 	{
 		Name: "commands_about_any_state", In: "internal/edge/fanout", Func: "commands.target", Guards: "SECURITY: a command about a state that the client may not write goes nowhere",
@@ -323,7 +323,7 @@ var list = []mutant{
 	{
 		Name: "changes_are_not_stored", In: "replication", Func: "Store.emitState", Guards: "INTERFACES: what a game server heard as changed stays when the relay dies",
 		Old: "s.checks.touch(now, st)\n\ts.unstored.add(now, st)", New: "s.checks.touch(now, st)",
-		By: "replication.TestBoundsAreStored",
+		By: "replication.TestRestore",
 	},
 	{
 		Name: "serves_before_loaded", In: "internal/relay", Func: "Worker.acquire", Guards: "INTERFACES: a relay that takes over has everything that a game server said",
