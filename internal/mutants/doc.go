@@ -1,19 +1,12 @@
-// Package mutants proves that tests notice faults: it builds a test program with a deliberate
-// fault in one line and requires it to fail.
+// Package mutants proves that tests guard what the project promises. Each mutant is a deliberate fault in one function, a
+// mistake that somebody could make, which breaks a line of SECURITY.md or a guarantee. One test must notice it.
 //
-//	var list = []mutants.Mutant{
-//		{Name: "replica_ignores_gap", File: "replication/replicarepair.go", Old: "h.Prev == r.seq", New: "true", Run: "Chaos"},
-//	}
+// A mutant names a function, not a file: its old text is searched in the declaration of that function only, so a function
+// may move between the files of its package. TestMutantsApply checks within a second or two that every mutant still
+// finds its place. TestMutants, with the flag -mutants, compiles one mutant after the other and runs its test:
 //
-//	func TestMutantsApply(t *testing.T) { mutants.Check(t, list) }
-//	func TestMutants(t *testing.T)      { mutants.Run(t, mutants.Config{...}, list) }
+//	go test ./internal/mutants -run 'TestMutants/(no_wait|one_copy_leads)$' -mutants -v
 //
-// A fault is replaced text, laid over the source during compilation, and not code behind build
-// tags: the product contains no fault and its source shows none. Check, which is fast, finds a
-// fault whose place in the source has changed, so that a list cannot become stale unnoticed.
-//
-// A fault counts as noticed only if a test fails or the program panics, and only after the same
-// tests passed without any fault. It does not count if the time of the tests is over, which says as
-// much about the machine as about the fault. The package does not invent faults: each one is a plausible
-// mistake that a simulation should find.
+// The compiler lays the changed file over the source (go help build, -overlay), so the product contains no fault and its
+// source shows none.
 package mutants
