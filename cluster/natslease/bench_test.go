@@ -57,3 +57,29 @@ func BenchmarkStore(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLoad loads a shard whose states came and went in small batches, as those of clients do.
+func BenchmarkLoad(b *testing.B) {
+	const states, each = 10_000, 10
+	a := start(b, natstest.Start(b, 1), "a", 1)
+	a.Want(1, 0)
+	held := a.want(cluster.ShardAcquired, 1, "the shard never had a holder")
+	for i := 0; i < states; i += each {
+		for _, text := range []string{"old", "new", ""} {
+			batch := keyframes(each, text)
+			for k := range batch {
+				batch[k].Number += uint64(i)
+			}
+			if err := a.store(1, held.Epoch, batch); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	a.Release(1, held.Epoch, "a")
+	held = a.want(cluster.ShardAcquired, 1, "it was released to this relay")
+	for b.Loop() {
+		if got := len(a.load(1, held.Epoch)); got != states {
+			b.Fatalf("the load brings %d states, want %d", got, states)
+		}
+	}
+}

@@ -93,12 +93,13 @@ func (d *load) held(ctx context.Context) bool {
 // try reads the keyframes and the holder's record with one consumer, in the order of the
 // stream, behind those that former attempts read. When the record of this epoch arrives, all keyframes
 // have: the sequence of the record is the epoch, what earlier holders stored precedes it, and they can
-// store nothing behind it. This holds even if a replica that lags serves the consumer; a count of
+// store nothing behind it. One filter brings the heartbeats, too, which a load ignores: with two, the server looks
+// through all subjects of the shard for each message. This holds even if a replica that lags serves the consumer; a count of
 // pending messages would not. The library makes sure that no message between is missing.
 func (d *load) try(ctx context.Context) error {
 	l := d.shard.l
 	cfg := natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreKeyframeAll(d.shard.n), l.cfg.Subjects.StoreOwn(d.shard.n)},
+		FilterSubjects: []string{l.cfg.Subjects.StoreAll(d.shard.n)},
 		DeliverPolicy:  natsjs.DeliverAllPolicy,
 	}
 	if d.next != 0 {
