@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,7 +46,7 @@ func TestAtJoined(t *testing.T) {
 			n := &newcomers{}
 			if *atJoinedServers == 3 {
 				_, urls := startNATSServers(t)
-				n.club = newClubAt(t, strings.Join(urls, ","), 64, c.relays) // the shards of their configuration
+				n.club = newClubAt(t, urls, 64, c.relays) // the shards of their configuration
 			} else {
 				n.club = newClub(t, c.relays)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,10 @@ const clubPatience = 2*time.Minute + patience
 // A club is relays with real loops, on a real NATS server and with real gossip.
 type club struct {
 	*testing.T
-	url  string // of NATS
-	keys string
-	all  []*clubRelay
+	url      string // of NATS
+	replicas int    // of what is stored
+	keys     string
+	all      []*clubRelay
 
 	mu    sync.Mutex
 	heads []heard // by shard; the bus writes and the test reads
@@ -90,13 +92,13 @@ func (b *hangingBus) hang() (resume func()) {
 func newClub(t *testing.T, n int) *club {
 	t.Helper()
 	s := startNATS(t, natsembed.Config{Mappings: subject.Names{}.Mappings(clubShards)})
-	return newClubAt(t, s.URL(), clubShards, n)
+	return newClubAt(t, []string{s.URL()}, clubShards, n)
 }
 
-// newClubAt is newClub with servers that run.
-func newClubAt(t *testing.T, url string, shards, n int) *club {
+// newClubAt is newClub with servers that run, each of which has a copy of everything that is stored.
+func newClubAt(t *testing.T, urls []string, shards, n int) *club {
 	t.Helper()
-	c := &club{T: t, url: url, heads: make([]heard, shards), keys: keyFile(t, 7)}
+	c := &club{T: t, url: strings.Join(urls, ","), replicas: len(urls), heads: make([]heard, shards), keys: keyFile(t, 7)}
 	listener := c.bus("listener")
 	if _, err := listener.Subscribe(subject.Names{}.HeadAll(), c.head); err != nil {
 		t.Fatal(err)
@@ -164,7 +166,7 @@ func (c *club) add(name string) {
 	var err error
 	store := c.bus(name + " store")
 	for end := time.Now().Add(patience); ; { // as relays do: NATS may be busy
-		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: store.Conn(), Node: name, Shards: len(c.heads)}); err == nil || time.Now().After(end) {
+		if leases, err = natslease.Open(c.Context(), natslease.Config{Conn: store.Conn(), Node: name, Shards: len(c.heads), Replicas: c.replicas}); err == nil || time.Now().After(end) {
 			break
 		}
 	}
