@@ -125,7 +125,8 @@ var rules = map[string][]string{
 	"internal/outage":    {}, // for shells
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"internal/turn/heap"},
-	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/proc":      {},
+	"internal/proctest":  {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/promises":  {}, // tests only
 	"internal/mutants":   {}, // runs the go command, for tests only
