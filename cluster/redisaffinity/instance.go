@@ -290,7 +290,6 @@ type Stats struct {
 	Failures  uint64 // commands without an answer
 	Odd       uint64 // answers that are not valid
 	Refused   uint64 // questions and claims beyond the bounds
-	Replaced  uint64 // claims that another node has in a later epoch
 	Forgotten uint64 // times that Redis had lost its data
 }
 
