@@ -66,7 +66,7 @@ func New(cfg Config) (*Edge, error) {
 		return nil, err
 	}
 	e.logins = logins
-	e.sessions, e.signals = newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), newSignals(cfg.Telemetry, cfg.Subjects)
+	e.sessions, e.signals = &registry{sessionsMax: cfg.SessionsMax, perNetworkMax: cfg.SessionsPerAddress}, newSignals(cfg.Telemetry, cfg.Subjects)
 	e.locations = takeover.NewLocations(&sync.Mutex{})
 	if err := e.openHub(); err != nil {
 		return nil, err

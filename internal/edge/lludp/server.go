@@ -84,7 +84,7 @@ func New(cfg Config) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, socket: cfg.Socket, addr: cfg.Socket.LocalAddr(), ctx: ctx, cancel: cancel,
-		peers: map[netip.AddrPort]*peer{}, logins: newLogins(), joining: map[netip.AddrPort]bool{}, seeds: newSeeds(),
+		peers: map[netip.AddrPort]*peer{}, logins: logins{byCode: map[uint32]*peer{}}, joining: map[netip.AddrPort]bool{}, seeds: newSeeds(),
 	}
 	// A Writer has 140 KB, so viewers share as many as there are goroutines that run.
 	s.writers = make(chan *udp.Writer, runtime.GOMAXPROCS(0))
