@@ -60,7 +60,7 @@ var rules = map[string][]string{
 	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go"},
 
-	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
+	"client": {"internal/cork", "dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing else that is internal
 
 	"publisher":          {"publisher/layout", "bus/natsconn", "dnp/command", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "go.opentelemetry.io/otel/trace"}, // game servers import it, so nothing internal
 	"publisher/layout":   {"dnp/wire"},
@@ -87,7 +87,7 @@ var rules = map[string][]string{
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
 	"internal/edge/adapter":             {"client", "internal/edge/carrier"},
-	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
+	"internal/edge/websocket":           {"internal/cork", "internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/variant":             {"client", "dnp/admit", "godot/variant", "internal/edge/adapter", "internal/edge/carrier", "internal/edge/variant/protocol", "internal/edge/websocket", "internal/telemetry", "internal/turn"},
 	"internal/edge/variant/protocol":    {"dnp/netstate", "dnp/wire", "godot/variant", "replication/payload"}, // pure
@@ -121,6 +121,7 @@ var rules = map[string][]string{
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/cork":      {}, // for shells
 	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/outage":    {}, // for shells
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
