@@ -154,9 +154,6 @@ func (c *Core) Counts() *Counts { return &c.counts }
 // Ended returns why the connection ended; false while it lasts.
 func (c *Core) Ended() (Reason, bool) { return c.reason, c.phase == ended }
 
-// Joined reports whether the peer was welcomed and the connection lasts.
-func (c *Core) Joined() bool { return c.phase == joined }
-
 // Welcome tells the peer that it is connected.
 func (c *Core) Welcome() {
 	if c.phase != joining {
