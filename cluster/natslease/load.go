@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -67,7 +68,7 @@ func (d *load) run(ctx context.Context) error {
 		}
 		d.shard.l.counts.loadRetries.Add(1)
 		if !errors.Is(err, context.DeadlineExceeded) { // otherwise it has waited
-			pause(ctx)
+			turn.Pause(ctx, watchPause)
 		}
 	}
 	return cluster.ErrNotHeld

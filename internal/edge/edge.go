@@ -267,15 +267,8 @@ const reportInterval = time.Second
 
 // report logs when the bus is back, until ctx ends.
 func (e *Edge) report(ctx context.Context) {
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if e.connection.Back(time.Now()) {
+	for now := range turn.After(ctx, reportInterval) {
+		if e.connection.Back(now) {
 			e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
 		}
 	}
