@@ -511,42 +511,6 @@ func TestWebBounds(t *testing.T) {
 	}
 }
 
-// A writes is a connection that notes what is written.
-type writes struct {
-	net.Conn
-	list []string
-}
-
-func (w *writes) Write(p []byte) (int, error) {
-	w.list = append(w.list, string(p))
-	return len(p), nil
-}
-
-// TestCork: the messages of a batch are one write, unless they are too much for one.
-func TestCork(t *testing.T) {
-	w := &writes{}
-	c := &corkedConn{Conn: w}
-	write := func(texts ...string) {
-		for _, text := range texts {
-			if n, err := c.Write([]byte(text)); n != len(text) || err != nil {
-				t.Fatal(n, err)
-			}
-		}
-	}
-	write("a")
-	c.cork()
-	write("b", "c", "d")
-	if err := c.uncork(); err != nil {
-		t.Fatal(err)
-	}
-	long := strings.Repeat("x", heldMax)
-	c.cork()
-	write("e", long)
-	if err := c.uncork(); err != nil || !slices.Equal(w.list, []string{"a", "bcd", "e", long}) {
-		t.Errorf("%.10q was written, %v", w.list, err)
-	}
-}
-
 // TestRepeatable: only what the other side takes for a needless repeat is sent again after a resume.
 func TestRepeatable(t *testing.T) {
 	for _, x := range []struct {

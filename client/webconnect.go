@@ -336,10 +336,8 @@ func (d *dialer) pause(ctx context.Context, err error) error {
 	if now.Add(pause).After(d.until) {
 		return d.endError(unreachable(err), err)
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

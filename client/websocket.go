@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 
 	"github.com/coder/websocket"
+	"github.com/dnprelay/dnprelay/internal/cork"
 )
 
 // Subprotocols of WebSocket. A client presents its token as one, because a URL is no place for a secret, and
@@ -34,7 +34,7 @@ func (s webSocket) dial(ctx context.Context, token string) (webConn, []byte, err
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &wsConn{tcp: &corkedConn{Conn: tcp}}
+	c := &wsConn{tcp: &cork.Conn{Conn: tcp}}
 	greeting, err := c.upgrade(ctx, s.url.String(), token)
 	if err != nil {
 		return nil, nil, errors.Join(err, c.tcp.Close())
@@ -93,7 +93,7 @@ func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 // A wsConn is a WebSocket.
 type wsConn struct {
 	conn *websocket.Conn
-	tcp  *corkedConn
+	tcp  *cork.Conn
 	buf  [datagramLimit + 1]byte // of receive
 }
 
@@ -124,13 +124,13 @@ func wsError(err error) error {
 }
 
 func (c *wsConn) send(b *batch) error {
-	c.tcp.cork()
+	c.tcp.Cork()
 	for p := range b.all {
 		if err := c.conn.Write(context.Background(), websocket.MessageBinary, p); err != nil {
 			return err
 		}
 	}
-	return c.tcp.uncork()
+	return c.tcp.Uncork()
 }
 
 // check needs receive in another goroutine.
@@ -145,52 +145,4 @@ func (c *wsConn) goodbye() { _ = c.conn.Close(closeOver, "over") } // its failur
 func (c *wsConn) abort() {
 	_ = c.tcp.Close()
 	_ = c.conn.CloseNow()
-}
-
-// A corkedConn writes the messages of a batch at once. The library writes each, and answers pings from the
-// goroutine that reads. Hence mu.
-type corkedConn struct {
-	net.Conn
-	mu     sync.Mutex
-	corked bool
-	held   []byte
-}
-
-// heldMax is how many bytes wait for uncork. More are written earlier.
-const heldMax = 64 << 10
-
-func (c *corkedConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.corked && len(c.held)+len(p) <= heldMax {
-		c.held = append(c.held, p...)
-		return len(p), nil
-	}
-	if err := c.release(); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *corkedConn) cork() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.corked = true
-}
-
-func (c *corkedConn) uncork() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.corked = false
-	return c.release()
-}
-
-// release writes what is held. mu is held.
-func (c *corkedConn) release() error {
-	if len(c.held) == 0 {
-		return nil
-	}
-	_, err := c.Conn.Write(c.held)
-	c.held = c.held[:0]
-	return err
 }

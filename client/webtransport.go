@@ -172,11 +172,9 @@ func (c *wtConn) why(err error) error {
 	if _, said := errors.AsType[*closeError](err); said {
 		return err
 	}
-	timer := time.NewTimer(reasonWait)
-	defer timer.Stop()
 	select {
 	case <-c.session.Context().Done():
-	case <-timer.C:
+	case <-time.After(reasonWait):
 		return err
 	}
 	_, reason := c.session.OpenStream() // which fails for this reason
@@ -210,10 +208,8 @@ func (c *wtConn) sendFrame(p []byte) error {
 func (c *wtConn) check(context.Context) (answered bool, err error) { return false, nil }
 
 func (c *wtConn) goodbye() {
-	timer := time.NewTimer(departure)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(departure):
 	case <-c.session.Context().Done():
 	}
 	_ = c.session.CloseWithError(closeOver, "over") // its failure changes nothing

@@ -141,9 +141,6 @@ func NewRule(axes Axes, within ...float64) (*Rule, error) {
 	return r, nil
 }
 
-// Bands returns the number of bands.
-func (r *Rule) Bands() int { return r.n }
-
 // reach returns the distance beyond which the rule knows no object, and a little more, because squares are rounded.
 func (r *Rule) reach() float64 { return r.most * (1 + hysteresis) * (1 + 1e-9) }
 

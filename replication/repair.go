@@ -170,19 +170,15 @@ func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {
 	switch {
 	case q.Kind == RepairRange && q.Epoch == s.batch.epoch:
 		if parts, ok := s.repairRange(q); ok {
-			s.stats.Ranges++
 			return parts
 		}
 	case q.Kind == RepairStates && q.Epoch == s.batch.epoch:
-		s.stats.RepairStates++
 		return s.repairStates(q, id)
 	case q.Kind == RepairSums && q.Epoch == s.batch.epoch:
-		s.stats.RepairSums++
 		return s.repairSums(q, id)
 	case q.Kind != RepairRange && q.Kind != RepairKeyframes:
 		return s.nothingMissing() // which tells the epoch, and the replica asks for everything
 	}
-	s.stats.Keyframes++
 	return s.repairKeyframes(q, id)
 }
 

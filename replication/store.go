@@ -182,8 +182,6 @@ type StoreStats struct {
 	Batches, BatchBytes      uint64
 	Checksums                uint64 // records
 	Expired                  uint64 // states whose time to live was over
-	Ranges, Keyframes        uint64 // repair answers by kind
-	RepairStates, RepairSums uint64 // and further kinds
 	RepairWhole              uint64 // states and views that answers had in whole
 	RepairMalformed          uint64
 	RepairForeign            uint64 // requests for a later epoch

@@ -161,9 +161,6 @@ func (s Names) LogCopy(copy, n int, log string) string {
 	return s.join("logcopy", strconv.Itoa(copy), strconv.Itoa(n), log)
 }
 
-// LogCopyAll matches every LogCopy of log shard n.
-func (s Names) LogCopyAll(copy, n int) string { return s.LogCopy(copy, n, "*") }
-
 // LogCopies matches every LogCopy.
 func (s Names) LogCopies() string { return s.join("logcopy", "*", "*", "*") }
 

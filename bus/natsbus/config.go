@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsconn"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -197,10 +198,8 @@ func Dial(ctx context.Context, cfg Config, timeout time.Duration, log *slog.Logg
 		if bad {
 			pause = dialPauseBad
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Pause(ctx, pause) {
 			return nil, ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

@@ -293,7 +293,7 @@ func (g *Gossip) announce(ctx context.Context) {
 		}
 		for ctx.Err() == nil && !g.announceOnce() {
 		}
-		sleep(ctx, announceInterval)
+		turn.Pause(ctx, announceInterval)
 	}
 }
 
@@ -332,11 +332,11 @@ func (g *Gossip) settle(ctx context.Context) {
 		case <-g.contested:
 		}
 		for range settleTries {
-			if sleep(ctx, settleInterval) {
+			if turn.Pause(ctx, settleInterval) {
 				g.tellAgain()
 			}
 		}
-		sleep(ctx, settleRest)
+		turn.Pause(ctx, settleRest)
 	}
 }
 
@@ -350,18 +350,6 @@ func (g *Gossip) tellAgain() {
 		if err := g.joinOne(m.Gossip); err != nil {
 			g.log.Debug("gossip", "event", err.Error())
 		}
-	}
-}
-
-// sleep waits for d. It reports false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // Bounds of the attempts to join. The times are those between two attempts while there are no others.
@@ -52,7 +53,7 @@ func (g *Gossip) keepJoined(ctx context.Context) error {
 			told = true
 			g.log.Info("gossip: no node to join yet", "unknown", o.unknown, "silent", o.silent)
 		}
-		if !sleep(ctx, joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())) {
+		if !turn.Pause(ctx, joinWait(attempt, g.table.established(), g.cfg.RejoinInterval, rand.Float64())) {
 			return nil
 		}
 	}

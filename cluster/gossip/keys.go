@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -53,7 +54,7 @@ func openKeys(file string, delay time.Duration, log *slog.Logger) (*keys, error)
 
 // follow polls the file until ctx ends.
 func (k *keys) follow(ctx context.Context, interval time.Duration) {
-	for k.file != "" && sleep(ctx, interval) {
+	for k.file != "" && turn.Pause(ctx, interval) {
 		k.poll(time.Now())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -81,7 +82,7 @@ func (d *load) run(ctx context.Context) error {
 		if refusals++; refusals == refusalsMax {
 			return err
 		}
-		pause(ctx)
+		turn.Pause(ctx, watchPause)
 	}
 	return cluster.ErrNotHeld
 }

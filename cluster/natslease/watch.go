@@ -9,6 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -42,27 +43,20 @@ func (l *Leases) watch(ctx context.Context, g int) {
 		select {
 		case <-ctx.Done():
 		case <-ended:
-			pause(ctx)
+			turn.Pause(ctx, watchPause)
 		case _, ok := <-reconnected:
 			consumers = &opener{l: l, g: g} // the former watch may still use its own
 			// The library tries for seconds to repair the former watch, whatever its context
 			// says. Records that it still brings are old, and the leases ignore them.
 			if !ok {
 				reconnected = nil // the connection is closed, and Run ends soon
-				pause(ctx)
+				turn.Pause(ctx, watchPause)
 			}
 		}
 		stop()
 		if ctx.Err() == nil {
 			l.counts.watches.Add(1)
 		}
-	}
-}
-
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(watchPause):
 	}
 }
 

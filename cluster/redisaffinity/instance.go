@@ -246,10 +246,7 @@ func (a *instance) index(node string, bucket int) string {
 func (a *instance) keepLease(ctx context.Context) {
 	process := rand.Text() // shows restarts to an operator
 	var renewed time.Time
-	tick := time.NewTicker(a.cfg.Lease)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		asked := time.Now()
+	for asked := range turn.Every(ctx, a.cfg.Lease) {
 		lost, err := a.renewLease(ctx, process)
 		switch {
 		case err == nil:
@@ -263,10 +260,6 @@ func (a *instance) keepLease(ctx context.Context) {
 		case ctx.Err() == nil:
 			a.count(&a.stats.Failures, 1)
 			a.setAway(err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
 		}
 	}
 }
@@ -290,7 +283,6 @@ type Stats struct {
 	Failures  uint64 // commands without an answer
 	Odd       uint64 // answers that are not valid
 	Refused   uint64 // questions and claims beyond the bounds
-	Replaced  uint64 // claims that another node has in a later epoch
 	Forgotten uint64 // times that Redis had lost its data
 }
 

@@ -130,7 +130,6 @@ func (a *instance) written(s session, answer any, err error, now time.Time) {
 		later = false
 	case later:
 		a.forgetLocked(s.name)
-		a.stats.Replaced++
 	case err == cluster.ErrAffinityAway:
 		a.touchLocked(s.name)
 	default:

@@ -16,6 +16,7 @@ import (
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/latency"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/nats-io/nats.go"
 )
@@ -287,7 +288,7 @@ func (r *benchRun) awaitLinks(ctx context.Context) {
 func (r *benchRun) change(ctx context.Context) error {
 	period, start := time.Second/time.Duration(r.Rate), time.Now()
 	end := start.Add(r.For)
-	for due := start; awaitTime(ctx, due) && due.Before(end); due = due.Add(period) {
+	for due := start; turn.Pause(ctx, time.Until(due)) && due.Before(end); due = due.Add(period) {
 		r.line.Set(progress.Status{Done: int(due.Sub(start) / time.Second), Total: int(r.For / time.Second), Text: "states change"})
 		r.late = max(r.late, time.Since(due))
 		r.last = uint64(due.UnixMicro())
@@ -302,16 +303,6 @@ func (r *benchRun) change(ctx context.Context) error {
 		r.sets++
 	}
 	return nil
-}
-
-// awaitTime waits until a time, and reports whether ctx lasted.
-func awaitTime(ctx context.Context, t time.Time) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(time.Until(t)):
-		return true
-	}
 }
 
 // settle waits for what is on its way.

@@ -174,9 +174,7 @@ func (f *tapFeed) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		timer := time.NewTimer(wait)
-		done, err := f.next(ctx, timer.C)
-		timer.Stop()
+		done, err := f.next(ctx, time.After(wait))
 		if done || err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/inspect"
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
 	"github.com/dnprelay/dnprelay/internal/top"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	replview "github.com/dnprelay/dnprelay/replication/view"
 	"golang.org/x/sync/errgroup"
@@ -138,12 +139,8 @@ func (s *topSource) screen() error {
 // Read waits for its turn, and reads.
 func (s *topSource) Read(w top.Want) top.Reading {
 	ctx, wait := s.begin(w.Now)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !turn.Pause(ctx, wait) {
 		return top.Reading{Round: w.Round, Err: ctx.Err()}
-	case <-timer.C:
 	}
 	s.mu.Lock()
 	s.last = time.Now()

@@ -41,9 +41,10 @@ var rules = map[string][]string{
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"interest", "replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
-	"lludp/zerocode": {},
-	"lludp/wire":     {"lludp/zerocode"},
-	"lludp":          {"lludp/wire"},
+	"lludp/zerocode":      {},
+	"lludp/wire":          {"lludp/zerocode"},
+	"lludp/wire/wiretest": {"lludp/wire"}, // the names of all messages, for tests
+	"lludp":               {"lludp/wire"},
 
 	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
@@ -57,10 +58,10 @@ var rules = map[string][]string{
 	"sessionlog/memlog":    {"sessionlog", "internal/fence"},
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
 	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
-	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
+	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "internal/turn", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go"},
 
-	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
+	"client": {"internal/cork", "dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing else that is internal
 
 	"publisher":          {"publisher/layout", "bus/natsconn", "dnp/command", "dnp/wire", "replication", "replication/payload", "subject", "github.com/nats-io/nats.go", "go.opentelemetry.io/otel/trace"}, // game servers import it, so nothing internal
 	"publisher/layout":   {"dnp/wire"},
@@ -87,15 +88,15 @@ var rules = map[string][]string{
 	"internal/edge/carrier":             {"internal/auth", "internal/turn", "dnp", "dnp/admit"},
 	"internal/edge/carrier/carriertest": {"internal/edge/carrier"}, // an edge for tests of listeners
 	"internal/edge/adapter":             {"client", "internal/edge/carrier"},
-	"internal/edge/websocket":           {"internal/edge/carrier", "github.com/coder/websocket"},
+	"internal/edge/websocket":           {"internal/cork", "internal/edge/carrier", "github.com/coder/websocket"},
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/variant":             {"client", "dnp/admit", "godot/variant", "internal/edge/adapter", "internal/edge/carrier", "internal/edge/variant/protocol", "internal/edge/websocket", "internal/telemetry", "internal/turn"},
 	"internal/edge/variant/protocol":    {"dnp/netstate", "dnp/wire", "godot/variant", "replication/payload"}, // pure
-	"internal/edge/certificate":         {},
+	"internal/edge/certificate":         {"internal/turn"},
 	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "internal/turn", "client", "dnp/udp", "dnp/wire", "lludp/wire"},
 	"internal/edge/lludp/viewertest":    {"lludp", "lludp/wire"}, // a viewer for tests
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
-	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
+	"internal/edge/login":               {"internal/auth", "internal/turn", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/inspect", "internal/inspect/desk", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
@@ -103,7 +104,7 @@ var rules = map[string][]string{
 
 	"internal/inspect":      {"interest", "subject"},                           // pure
 	"internal/inspect/desk": {"internal/inspect", "internal/telemetry", "bus"}, // a shell
-	"internal/inspect/ask":  {"internal/inspect", "subject", "github.com/nats-io/nats.go"},
+	"internal/inspect/ask":  {"internal/inspect", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"internal/top":          {"internal/inspect", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}, // pure
 	"internal/console":      {"internal/inspect", "internal/inspect/ask", "internal/turn", "bus/natsbus", "dnp/linkmsg", "dnp/netstate", "dnp/wire", "replication", "replication/payload", "bus", "subject", "cluster", "github.com/coder/websocket"},
 	"internal/turn":         {}, // for shells
@@ -121,11 +122,13 @@ var rules = map[string][]string{
 	"internal/natsroles": {"subject"},
 	"internal/jetstream": {"internal/fence", "internal/turn", "github.com/nats-io/nats.go"},
 	"internal/fence":     {}, // the verdicts on fenced writes
+	"internal/cork":      {}, // for shells
 	"internal/format":    {}, // the formats that this program reads and writes
 	"internal/outage":    {}, // for shells
 	"internal/natstest":  {"go.uber.org/goleak", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go"},
 	"internal/simnet":    {"internal/turn/heap"},
-	"internal/proc":      {"golang.org/x/sys"}, // runs programs that are measured or tested
+	"internal/proc":      {},
+	"internal/proctest":  {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/promises":  {}, // tests only
 	"internal/mutants":   {}, // runs the go command, for tests only

@@ -85,14 +85,3 @@ func useID(c *Claims) [16]byte {
 	sum := sha256.Sum256([]byte(c.Client + "\x00" + c.ID))
 	return [16]byte(sum[:16])
 }
-
-// HomeNetwork returns the network that belongs to one client: an IPv4 address or IPv6 /64.
-func HomeNetwork(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits) // fails only for an invalid address, which has the zero prefix
-	return p
-}

@@ -29,6 +29,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 	"golang.org/x/sync/errgroup"
 )
@@ -353,21 +354,15 @@ type demo struct {
 // run publishes until ctx ends. It makes the states when the relay does not have them
 // because it has just started.
 func (d *demo) run(ctx context.Context) error {
-	ticker := time.NewTicker(demoInterval)
-	defer ticker.Stop()
 	start, body := time.Now(), demoPut
-	for {
+	for range turn.Every(ctx, demoInterval) {
 		if d.publish(body) {
 			body = demoSet(time.Since(start))
 		} else {
 			body = demoPut
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	return nil
 }
 
 // publish sends one payload and reports whether the relay applied it.

@@ -22,6 +22,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -205,10 +206,8 @@ func (e *edges) keep(ctx context.Context, p *edgeProcess) error {
 			return fmt.Errorf("%s does not start: %v", p.Name, ended)
 		}
 		e.log.Warn("edge ended, starting it again", "edge", p.Name, "reason", ended, "after", restartPause)
-		select {
-		case <-ctx.Done():
+		if !turn.Pause(ctx, restartPause) {
 			return nil
-		case <-time.After(restartPause):
 		}
 	}
 }

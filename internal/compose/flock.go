@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // The field of the demo: a flock moves in it, and a player walks through it. Clients see it that are in its group,
@@ -139,22 +140,16 @@ func (d *demo) runField(ctx context.Context) error {
 	}
 	defer end()
 	f := newFlock(rand.New(rand.NewPCG(rand.Uint64(), 0)), flockSize)
-	w := walker{}
-	ticker := time.NewTicker(flockInterval)
-	defer ticker.Stop()
-	for body := f.put(); ; {
+	w, body := walker{}, f.put()
+	for range turn.Every(ctx, flockInterval) {
 		if d.publish(body) {
 			f.step(flockInterval.Seconds())
 			body = f.set(w.turn(time.Now(), d.heard))
 		} else {
 			body = f.put()
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	return nil
 }
 
 // admit lets a client into the field, in which it sees from where the player is. The client asks again if that fails.
@@ -240,10 +235,8 @@ func (p *player) run(ctx context.Context) error {
 		if err := p.play(ctx); err != nil && ctx.Err() == nil {
 			p.log.Debug("the player of the demo is gone for a while", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Pause(ctx, playerReturns) {
 			return nil
-		case <-time.After(playerReturns):
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/edge"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // keysInterval is how often the keys of gossip are read. Gossip knows a new key for two
@@ -138,16 +139,9 @@ func (w *Forwarding) Run(ctx context.Context) error {
 
 // followKeys sets the keys to those of gossip whenever they change.
 func (w *Forwarding) followKeys(ctx context.Context) {
-	ticker := time.NewTicker(keysInterval)
-	defer ticker.Stop()
-	for {
+	for range turn.Every(ctx, keysInterval) {
 		if err := w.SetKeys(ctx, w.gossip.Keys()); err != nil && ctx.Err() == nil {
 			w.log.Error("keeping the old keys for datagrams between edges", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
 		}
 	}
 }

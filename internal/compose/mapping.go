@@ -71,10 +71,8 @@ func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, shar
 		if time.Now().After(end) {
 			return "no relay answers; either this NATS server has no subject mappings (INTERFACES.md), or no relay holds the shard"
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Pause(ctx, mappingPause) {
 			return ""
-		case <-time.After(mappingPause):
 		}
 	}
 }

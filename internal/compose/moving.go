@@ -7,6 +7,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // A NATS server that is cut off from the other servers answers its clients, but what they publish reaches
@@ -51,18 +52,13 @@ func (n *node) watchRelays(ctx context.Context, others func() bool) error {
 		return nil // the bus is closed
 	}
 	defer end()
-	ticker := time.NewTicker(relaysLook)
-	defer ticker.Stop()
-	for silence := (relaySilence{time.Now()}); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if silence.useless(time.Now(), *heard.Load(), n.bus.Connected(), others()) {
+	silence := relaySilence{time.Now()}
+	for now := range turn.After(ctx, relaysLook) {
+		if silence.useless(now, *heard.Load(), n.bus.Connected(), others()) {
 			n.leave(n.bus.Server())
 		}
 	}
+	return nil
 }
 
 // leave moves all connections to a server to the next one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // A relay asks NATS for an answer every pulseInterval and waits pulseWait for it. A relay
@@ -32,14 +33,8 @@ func pulse(ctx context.Context, alive chan<- bool, asks ...func(context.Context)
 		heard[i].Store(&start)
 		go askOften(ctx, ask, &heard[i]) // pulse does not wait for it: a write to a full socket ignores the context
 	}
-	ticker := time.NewTicker(pulseInterval / 2)
-	defer ticker.Stop()
-	for was := true; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	was := true
+	for range turn.After(ctx, pulseInterval/2) {
 		is := true
 		for i := range heard {
 			is = is && time.Since(*heard[i].Load()) < pulseSilence
@@ -84,19 +79,12 @@ func (n *node) noteAlive(is bool) {
 
 // askOften notes when the last answer arrived, until ctx ends.
 func askOften(ctx context.Context, ask func(context.Context) error, heard *atomic.Pointer[time.Time]) {
-	ticker := time.NewTicker(pulseInterval)
-	defer ticker.Stop()
-	for {
+	for range turn.Every(ctx, pulseInterval) {
 		wait, cancel := context.WithTimeout(ctx, pulseWait)
 		if ask(wait) == nil {
 			now := time.Now()
 			heard.Store(&now)
 		}
 		cancel()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
 }

@@ -67,15 +67,8 @@ func (e *Edge) sweep(ctx context.Context) (done chan struct{}) {
 	}
 	go func() { // Run waits for it
 		defer close(done)
-		ticker := time.NewTicker(carrier.SweepPause)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				e.hub.Sweep()
-			}
+		for range turn.After(ctx, carrier.SweepPause) {
+			e.hub.Sweep()
 		}
 	}()
 	return done

@@ -66,7 +66,7 @@ func New(cfg Config) (*Edge, error) {
 		return nil, err
 	}
 	e.logins = logins
-	e.sessions, e.signals = newRegistry(cfg.SessionsMax, cfg.SessionsPerAddress), newSignals(cfg.Telemetry, cfg.Subjects)
+	e.sessions, e.signals = &registry{sessionsMax: cfg.SessionsMax, perNetworkMax: cfg.SessionsPerAddress}, newSignals(cfg.Telemetry, cfg.Subjects)
 	e.locations = takeover.NewLocations(&sync.Mutex{})
 	if err := e.openHub(); err != nil {
 		return nil, err
@@ -267,15 +267,8 @@ const reportInterval = time.Second
 
 // report logs when the bus is back, until ctx ends.
 func (e *Edge) report(ctx context.Context) {
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if e.connection.Back(time.Now()) {
+	for now := range turn.After(ctx, reportInterval) {
+		if e.connection.Back(now) {
 			e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
 		}
 	}

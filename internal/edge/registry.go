@@ -18,41 +18,30 @@ import (
 type registry struct {
 	sessionsMax, perNetworkMax int // of the edge, and of one network; 0 is no bound for a network
 
-	mu        sync.Mutex
-	sessions  int
-	byNetwork map[netip.Prefix]int // as many entries as there are sessions, at most
-}
-
-func newRegistry(sessionsMax, perNetworkMax int) *registry {
-	return &registry{sessionsMax: sessionsMax, perNetworkMax: perNetworkMax, byNetwork: make(map[netip.Prefix]int)}
+	mu       sync.Mutex
+	sessions auth.Places
 }
 
 func (r *registry) room(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessions < r.sessionsMax && (r.perNetworkMax == 0 || carrier.Carried(a) || r.byNetwork[auth.HomeNetwork(a)] < r.perNetworkMax)
+	return r.sessions.All() < r.sessionsMax && (r.perNetworkMax == 0 || carrier.Carried(a) || r.sessions.Of(a) < r.perNetworkMax)
 }
 
 func (r *registry) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessions
+	return r.sessions.All()
 }
 
 func (r *registry) enter(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sessions++
-	r.byNetwork[auth.HomeNetwork(a)]++
+	r.sessions.Enter(a)
 }
 
 func (r *registry) leave(a netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sessions--
-	if n := auth.HomeNetwork(a); r.byNetwork[n] > 1 {
-		r.byNetwork[n]--
-	} else {
-		delete(r.byNetwork, n)
-	}
+	r.sessions.Leave(a)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -139,9 +140,8 @@ func (m *Maintainer) Missing() (names []string) {
 // Run looks after the streams until ctx ends. It returns earlier, with an error that wraps
 // ErrDeployment, if a stream was made again that is not one of this deployment.
 func (m *Maintainer) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for n := 0; ; n++ {
+	n := 0
+	for range turn.Every(ctx, lookInterval) {
 		all := m.suspect.Swap(false)
 		for i := range m.streams { // begins at another one each time, as a look may take its whole timeout
 			g := (n + i) % len(m.streams)
@@ -155,12 +155,9 @@ func (m *Maintainer) Run(ctx context.Context) error {
 				break // the others would not answer either, and get their turns
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+		n++
 	}
+	return nil
 }
 
 func (m *Maintainer) stream(g int) maintained {

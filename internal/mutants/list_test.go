@@ -196,7 +196,7 @@ var list = []mutant{
 	},
 	{
 		Name: "networks_without_bound", In: "internal/edge/carrier", Func: "Hub.admit", Guards: "SECURITY: one network has a bounded number of connections",
-		Old: "h.byNetwork[n] >= h.cfg.PerNetworkMax", New: "false",
+		Old: "h.seats.Of(home) >= h.cfg.PerNetworkMax", New: "false",
 		By: "internal/edge/carrier.TestPlaces",
 	},
 	{

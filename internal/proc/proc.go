@@ -1,6 +1,4 @@
-// Package proc runs child processes for measurements and for tests of a whole deployment: it
-// starts programs, ends them, and reads their metrics, CPU time and memory. Children end when
-// this process ends, however it ends. All but Metrics needs Linux.
+// Package proc reads the metrics of a running process.
 package proc
 
 import (

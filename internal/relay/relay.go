@@ -27,6 +27,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/inspect/desk"
 	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -204,9 +205,12 @@ func (r *Relay) Hangs() bool {
 
 // watch asks every worker for a turn once a second, until ctx ends.
 func (r *Relay) watch(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for hung := false; ; {
+	hung := false
+	for range turn.Every(ctx, time.Second) {
+		if hangs := r.Hangs(); hangs != hung {
+			hung = hangs
+			r.cfg.Log.Error("a worker does not come to its next turn, or does again", "node", r.cfg.Node, "hangs", hangs)
+		}
 		for _, w := range r.workers {
 			if w.asked.CompareAndSwap(0, time.Now().UnixNano()) {
 				w.commands.Put(func(now time.Time) {
@@ -216,15 +220,6 @@ func (r *Relay) watch(ctx context.Context) {
 					w.measure(now)
 				})
 			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if hangs := r.Hangs(); hangs != hung {
-			hung = hangs
-			r.cfg.Log.Error("a worker does not come to its next turn, or does again", "node", r.cfg.Node, "hangs", hangs)
 		}
 	}
 }

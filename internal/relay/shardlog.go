@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // Times of the log lines about shards. Shards come and go many at a time, and after an outage of the store in as many
@@ -168,15 +169,7 @@ func ranges(numbers []int) string {
 
 // report logs what happens to the shards and the bus, until ctx ends.
 func (r *Relay) report(ctx context.Context) {
-	tick := time.NewTicker(tellInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := time.Now()
+	for now := range turn.After(ctx, tellInterval) {
 		if r.connection.Back(now) {
 			r.cfg.Log.Info("bus reached again", "node", r.cfg.Node)
 		}

@@ -151,7 +151,6 @@ func (w *Worker) emit(now time.Time, sp *space) {
 		switch out.Kind {
 		case replication.OutputBatch:
 			sp.emitted = now
-			w.counts.Batches++
 			batches, bytes = batches+1, bytes+len(out.Data)
 			m = bus.Msg{Subject: subjects.Live(sp.name), Data: out.Data}
 		case replication.OutputAnswer:

@@ -199,7 +199,6 @@ func (w *Worker) plan(sp *space) {
 type Counts struct {
 	Publishes   uint64 // messages of publishers
 	Refused     uint64 // of those and gets, before they reached a store
-	Batches     uint64
 	Repairs     uint64 // answered
 	RepairAsked uint64 // bytes of requests for repair
 	RepairBytes uint64 // bytes of the answers

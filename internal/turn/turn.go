@@ -5,6 +5,8 @@
 // bound, or through a [Queue], which never drops any, and wake them. An owner whose loop
 // waits in a select sleeps on a [Wake]; one whose loop waits in a system call brings a
 // wake function of its own.
+//
+// What a goroutine does from time to time, it does in a loop over [Every] or [After].
 package turn
 
 import (

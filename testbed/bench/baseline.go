@@ -21,7 +21,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,7 +69,7 @@ func sendBare(ctx context.Context, j *Job) (time.Duration, error) {
 	}
 	defer unix.Close(fd)
 	headers := bareHeaders(j)
-	start, before := time.Now(), proc.CPU(os.Getpid())
+	start, before := time.Now(), proctest.CPU(os.Getpid())
 	for first := 0; first < len(j.Sent) && ctx.Err() == nil; {
 		at := start.Add(time.Duration(j.Sent[first].Micros-j.Sent[0].Micros) * time.Microsecond)
 		time.Sleep(time.Until(at))
@@ -80,7 +80,7 @@ func sendBare(ctx context.Context, j *Job) (time.Duration, error) {
 		sendAll(fd, headers[first:end])
 		first = end
 	}
-	return proc.CPU(os.Getpid()) - before, nil
+	return proctest.CPU(os.Getpid()) - before, nil
 }
 
 func bareHeaders(j *Job) []mmsghdr {
@@ -109,7 +109,7 @@ func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	data, before := make([]byte, naiveBytes), proc.CPU(os.Getpid())
+	data, before := make([]byte, naiveBytes), proctest.CPU(os.Getpid())
 	for i := range naiveCount {
 		if ctx.Err() != nil {
 			break
@@ -117,7 +117,7 @@ func sendNaive(ctx context.Context, j *Job) (time.Duration, error) {
 		to := netip.AddrPortFrom(netip.AddrFrom4(sockaddr(ClientAddress(i%j.Peers), 0).Addr), j.Port)
 		_, _ = conn.WriteToUDPAddrPort(data, to) // a datagram that cannot be sent is lost, as for the edge
 	}
-	return proc.CPU(os.Getpid()) - before, nil
+	return proctest.CPU(os.Getpid()) - before, nil
 }
 
 // job runs a sending baseline in a process of its own and returns its CPU time.

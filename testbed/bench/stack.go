@@ -24,6 +24,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/edge/certificate"
 	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -54,7 +55,7 @@ type Stack struct {
 	roots *x509.CertPool // that clients trust; nil unless their carrier is WebTransport
 	dir   string         // of temporary files; empty for none
 
-	processes [generatorKind][]*proc.Process
+	processes [generatorKind][]*proctest.Process
 }
 
 // StartStack starts NATS, a relay and edges, and returns when all are ready. The stack is
@@ -103,7 +104,7 @@ func (r *Runner) startNATS(ctx context.Context, s *Stack) error {
 
 // start starts a process and waits until it is ready.
 func (s *Stack) start(ctx context.Context, kind int, name string, cmd *exec.Cmd, ready func() bool) error {
-	p, err := proc.Start(name, cmd)
+	p, err := proctest.Start(name, cmd)
 	if err != nil {
 		return err
 	}
@@ -185,10 +186,10 @@ func (s *Stack) certify() error {
 
 // pin binds the edges to core 0 and everything else to core 1.
 func (s *Stack) pin() error {
-	err := proc.Pin(os.Getpid(), 1)
+	err := proctest.Pin(os.Getpid(), 1)
 	for kind, list := range s.processes {
 		for _, p := range list {
-			err = errors.Join(err, proc.Pin(p.PID(), min(kind, 1)))
+			err = errors.Join(err, proctest.Pin(p.PID(), min(kind, 1)))
 		}
 	}
 	return err
@@ -218,10 +219,10 @@ type usage [kinds]time.Duration
 func (s *Stack) usage() (u usage) {
 	for kind, list := range s.processes {
 		for _, p := range list {
-			u[kind] += proc.CPU(p.PID())
+			u[kind] += proctest.CPU(p.PID())
 		}
 	}
-	u[generatorKind] = proc.CPU(os.Getpid())
+	u[generatorKind] = proctest.CPU(os.Getpid())
 	return u
 }
 
@@ -236,7 +237,7 @@ func (s *Stack) Expense() Expense {
 	all := s.usage()
 	e := Expense{Relay: all[relayKind], NATS: all[natsKind], Generator: all[generatorKind]}
 	for _, p := range s.processes[edgeKind] {
-		e.Edges = append(e.Edges, proc.CPU(p.PID()))
+		e.Edges = append(e.Edges, proctest.CPU(p.PID()))
 	}
 	return e
 }
@@ -268,7 +269,7 @@ func (s *Stack) NATSBytes(ctx context.Context) (in, out int64, err error) {
 // RSS returns the resident memory of the edges in bytes.
 func (s *Stack) RSS() (sum int64) {
 	for _, e := range s.processes[edgeKind] {
-		sum += proc.RSS(e.PID())
+		sum += proctest.RSS(e.PID())
 	}
 	return sum
 }

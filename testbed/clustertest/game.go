@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/testbed/play"
@@ -204,7 +204,7 @@ func (g *game) epochCount() int {
 // once publishes one op until it is accepted.
 func (g *game) once(ctx context.Context, op string) error {
 	var last string
-	err := proc.Await(ctx, 20*time.Second, "publish "+op, func() bool {
+	err := proctest.Await(ctx, 20*time.Second, "publish "+op, func() bool {
 		m, err := g.nc.Request(g.subjects.Publish(space, ""), []byte(op), 300*time.Millisecond)
 		if err != nil {
 			last = err.Error()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
@@ -71,11 +71,11 @@ func (r *run) round(ctx context.Context, f Fault) (m Round, err error) {
 
 // settle waits until the cluster is as before the first fault.
 func (r *run) settle(ctx context.Context) error {
-	err := proc.Await(ctx, wholeMost, "all nodes are ready", func() bool {
+	err := proctest.Await(ctx, wholeMost, "all nodes are ready", func() bool {
 		return !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
 	})
 	if err == nil {
-		err = proc.Await(ctx, wholeMost, "all streams have all copies", func() bool { return r.Whole(r.game.nc) })
+		err = proctest.Await(ctx, wholeMost, "all streams have all copies", func() bool { return r.Whole(r.game.nc) })
 	}
 	if err == nil {
 		_, err = r.equalSince(ctx, true)
@@ -110,7 +110,7 @@ func (r *run) recover(ctx context.Context, s *scene, m *Round) {
 // interruption of that hand-over.
 func (r *run) comeHome(ctx context.Context, s *scene, m *Round) {
 	start := time.Now()
-	err := proc.Await(ctx, returnMost, "the shard comes home", func() bool { return r.holder() == s.home })
+	err := proctest.Await(ctx, returnMost, "the shard comes home", func() bool { return r.holder() == s.home })
 	if err != nil {
 		m.Violations = append(m.Violations, err.Error())
 	}
@@ -189,7 +189,7 @@ func (s *scene) kill(ctx context.Context) error {
 	}
 	s.change()
 	s.after = s.home.Start
-	return proc.Await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
+	return proctest.Await(ctx, takeOverMost, "another relay takes over", func() bool { return s.game.epochCount() > epochs })
 }
 
 // pause stops the holder's process for a while.

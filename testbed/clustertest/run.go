@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -175,7 +175,7 @@ func (r *run) join(ctx context.Context, running *sync.WaitGroup) error {
 		}
 	}
 	for _, p := range r.players {
-		if err := proc.Await(ctx, rig.StartTimeout, p.Name+" connects", func() bool { return p.Playing(time.Now()) }); err != nil {
+		if err := proctest.Await(ctx, rig.StartTimeout, p.Name+" connects", func() bool { return p.Playing(time.Now()) }); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
 
@@ -121,7 +121,7 @@ const (
 )
 
 func (k *kube) await(most time.Duration, what string, good func() bool) error {
-	return proc.Await(k.ctx, most, what, func() bool { time.Sleep(awaitPause); return good() })
+	return proctest.Await(k.ctx, most, what, func() bool { time.Sleep(awaitPause); return good() })
 }
 
 // dryRun lets the API server check every object of every file of values of the chart.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/dnprelay/dnprelay/testbed/rig"
 )
@@ -210,7 +210,7 @@ func (s *floodRun) linkPlayers(ctx context.Context) error {
 		}
 	})
 	s.Swarm.Connect(floodPlayers)
-	err := proc.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.Swarm.In() >= floodPlayers })
+	err := proctest.Await(ctx, bench.LinkTimeout, "all players have their links", func() bool { return s.Swarm.In() >= floodPlayers })
 	if err != nil {
 		return fmt.Errorf("%w: only %d of %d; the edges dropped:%s", err, s.Swarm.In(), floodPlayers, s.Stack.Drops())
 	}
@@ -246,7 +246,7 @@ func (s *floodRun) flood(ctx context.Context) {
 		s.Swarm.Connect(floodPlayers + i + 1)
 		rig.Sleep(ctx, arrivalPause)
 	}
-	_ = proc.Await(ctx, floodWithin, "all players have their links", func() bool { return s.Swarm.In() >= s.Case.Clients }) // the row counts them
+	_ = proctest.Await(ctx, floodWithin, "all players have their links", func() bool { return s.Swarm.In() >= s.Case.Clients }) // the row counts them
 	cancel()
 	s.row.rate = <-done
 }
@@ -264,7 +264,7 @@ func (r *floodRow) compare(calm, first, second floodMark, forged float64) {
 // memory returns the memory of each edge.
 func (s *floodRun) memory() (list []int64) {
 	for _, e := range s.deployment.Edges {
-		list = append(list, proc.RSS(e.PID()))
+		list = append(list, proctest.RSS(e.PID()))
 	}
 	return list
 }

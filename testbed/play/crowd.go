@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 )
 
@@ -106,7 +106,7 @@ func (c *Crowd) Finish(ctx context.Context) (history.Verdict, error) {
 	}
 	c.Pace.Set(0)
 	c.Breaks.Set(0)
-	err := proc.Await(context.WithoutCancel(ctx), settleMost, "all messages are acknowledged and have arrived", func() bool {
+	err := proctest.Await(context.WithoutCancel(ctx), settleMost, "all messages are acknowledged and have arrived", func() bool {
 		return time.Since(time.UnixMicro(c.latest.Load())) > settleRest && c.game.Settled() &&
 			!slices.ContainsFunc(c.Players, func(p *Player) bool { return !p.Settled() })
 	})

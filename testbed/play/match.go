@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -86,7 +86,7 @@ func Open(ctx context.Context, cfg MatchConfig) (m *Match, err error) {
 	if _, err := m.NC.Subscribe("dnp.v1.log.>", m.watchLog); err != nil {
 		return m, err
 	}
-	return m, proc.Await(ctx, rig.StartTimeout, "the game server hears all players that speak, and all others see updates", func() bool {
+	return m, proctest.Await(ctx, rig.StartTimeout, "the game server hears all players that speak, and all others see updates", func() bool {
 		return m.game.HeardParties() >= cfg.Clients-cfg.Listeners && len(m.deaf()) == 0
 	})
 }
@@ -103,7 +103,7 @@ func (m *Match) deaf() (names []string) {
 
 // AwaitListeners waits until all players that only listen see updates. Those that do not are problems.
 func (m *Match) AwaitListeners(ctx context.Context) {
-	_ = proc.Await(ctx, deafMost, "listeners see updates", func() bool { return len(m.deaf()) == 0 }) // the loop says who does not
+	_ = proctest.Await(ctx, deafMost, "listeners see updates", func() bool { return len(m.deaf()) == 0 }) // the loop says who does not
 	for _, name := range m.deaf() {
 		m.Log.Add(history.Record{Kind: history.Problem, Who: name, Note: fmt.Sprintf("%s only listens, and has seen no update for %v", name, deafMost)})
 	}
@@ -185,7 +185,7 @@ func (m *Match) Drain(ctx context.Context, edge int, atOnce bool) error {
 	if err := e.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	err := proc.Await(ctx, drainMost, e.Name+" has handed its sessions over", func() bool { return e.Ended() != nil || !m.IsReady(e) })
+	err := proctest.Await(ctx, drainMost, e.Name+" has handed its sessions over", func() bool { return e.Ended() != nil || !m.IsReady(e) })
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (m *Match) Drain(ctx context.Context, edge int, atOnce bool) error {
 
 // AwaitEnd waits until a node has ended.
 func (m *Match) AwaitEnd(ctx context.Context, n *rig.Node) error {
-	return proc.Await(ctx, drainMost, n.Name+" has ended", func() bool { return n.Ended() != nil })
+	return proctest.Await(ctx, drainMost, n.Name+" has ended", func() bool { return n.Ended() != nil })
 }
 
 // Restart starts an edge that has ended, and gives it flows again.

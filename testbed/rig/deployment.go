@@ -31,7 +31,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 )
@@ -77,8 +77,8 @@ type Node struct {
 	Env  []string // added to the environment of this process
 	Host *Host
 
-	*proc.Process        // nil before the first start
-	log           string // file to which the output is appended
+	*proctest.Process        // nil before the first start
+	log               string // file to which the output is appended
 }
 
 // Start starts the program.
@@ -92,7 +92,7 @@ func (n *Node) Start() error {
 	cmd := exec.Command(n.File, n.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), n.Env...), out, out
 	return n.Host.start(func() error {
-		p, err := proc.Start(n.Name, cmd)
+		p, err := proctest.Start(n.Name, cmd)
 		if err == nil {
 			n.Process = p
 		}
@@ -354,7 +354,7 @@ func (d *Deployment) EdgeAddrs() (list []netip.AddrPort) {
 // CPU returns the CPU time of nodes.
 func CPU(nodes []*Node) (sum time.Duration) {
 	for _, n := range nodes {
-		sum += proc.CPU(n.PID())
+		sum += proctest.CPU(n.PID())
 	}
 	return sum
 }

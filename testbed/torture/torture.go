@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -379,7 +379,7 @@ func (r *run) natsFault(ctx context.Context, phase string, _ int) error {
 
 // awaitWhole waits until all NATS servers have their streams and all nodes are ready.
 func (r *run) awaitWhole(ctx context.Context) error {
-	return proc.Await(ctx, wholeMost, "the cluster is whole", func() bool {
+	return proctest.Await(ctx, wholeMost, "the cluster is whole", func() bool {
 		return r.Whole(r.NC) && !slices.ContainsFunc(slices.Concat(r.Relays, r.Edges), func(n *rig.Node) bool { return !r.IsReady(n) })
 	})
 }

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/testbed/history"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -182,7 +182,7 @@ func (r *run) markStored(ctx context.Context) error {
 		return err
 	}
 	waiting, begin := slices.Clone(r.Relays), time.Now()
-	err = proc.Await(ctx, storedMost, "all relays have stored what was acknowledged", func() bool {
+	err = proctest.Await(ctx, storedMost, "all relays have stored what was acknowledged", func() bool {
 		waiting = slices.DeleteFunc(waiting, func(n *rig.Node) bool {
 			oldest, ok := r.Web.Metric(n.Host.At(rig.HTTPPort), "dnp_relay_durable_age_seconds")
 			return ok && oldest < (time.Since(begin)-metricsAge).Seconds()
@@ -230,7 +230,7 @@ func (r *run) end(ctx context.Context, nodes ...*rig.Node) error {
 			return err
 		}
 	}
-	return proc.Await(ctx, endMost, "the nodes have ended", func() bool {
+	return proctest.Await(ctx, endMost, "the nodes have ended", func() bool {
 		return !slices.ContainsFunc(nodes, func(n *rig.Node) bool { return n.Ended() == nil })
 	})
 }
@@ -262,7 +262,7 @@ func (r *run) startTree(ctx context.Context) error {
 			}
 		}
 	}
-	return proc.Await(ctx, playMost, "all players play", func() bool {
+	return proctest.Await(ctx, playMost, "all players play", func() bool {
 		return !slices.ContainsFunc(r.Players, func(p *play.Player) bool { return !p.Playing(time.Now()) })
 	})
 }
@@ -299,7 +299,7 @@ func (r *run) joinTeam(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return proc.Await(ctx, playMost, "all players see the state of their team", func() bool {
+	return proctest.Await(ctx, playMost, "all players see the state of their team", func() bool {
 		return !slices.ContainsFunc(r.Players, func(p *play.Player) bool { return p.Value(teamKey) == 0 })
 	})
 }

@@ -69,12 +69,11 @@ type Hub struct {
 
 	// mu guards the rest. Listeners, workers and writers meet here, when connections begin and end, and once for each
 	// flush to a client.
-	mu        sync.RWMutex
-	gate      *admit.Gate // under the lock of writers
-	conns     map[netip.AddrPort]*Conn
-	seats     int                  // taken, by connections and those that are being made
-	byNetwork map[netip.Prefix]int // seats
-	closed    bool
+	mu     sync.RWMutex
+	gate   *admit.Gate // under the lock of writers
+	conns  map[netip.AddrPort]*Conn
+	seats  auth.Places // taken, by connections and those that are being made
+	closed bool
 }
 
 // Counts are the counters of a Hub.
@@ -100,7 +99,7 @@ func NewHub(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("carrier: %w", err)
 	}
-	return &Hub{cfg: cfg, gate: gate, conns: make(map[netip.AddrPort]*Conn), byNetwork: make(map[netip.Prefix]int)}, nil
+	return &Hub{cfg: cfg, gate: gate, conns: make(map[netip.AddrPort]*Conn)}, nil
 }
 
 // A Seat is a place for a connection that is being made. Open or Release ends it.
@@ -132,19 +131,17 @@ func (h *Hub) admit(home netip.Addr, resumed bool) (r Reason, ok bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := auth.HomeNetwork(home)
 	switch {
 	case h.closed:
 		return NotReady, false
-	case h.seats >= h.cfg.ConnsMax:
+	case h.seats.All() >= h.cfg.ConnsMax:
 		return Full, false
-	case h.cfg.PerNetworkMax > 0 && h.byNetwork[n] >= h.cfg.PerNetworkMax:
+	case h.cfg.PerNetworkMax > 0 && h.seats.Of(home) >= h.cfg.PerNetworkMax:
 		return TooMany, false
 	case !resumed && h.gate.Judge(h.cfg.Now(), netip.AddrPortFrom(home, 0), admit.Request) > admit.Stateless:
 		return TooMany, false
 	}
-	h.seats++
-	h.byNetwork[n]++
+	h.seats.Enter(home)
 	return 0, true
 }
 
@@ -160,11 +157,7 @@ func (s *Seat) Release() { s.hub.leave(s.home) }
 func (h *Hub) leave(home netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seats--
-	n := auth.HomeNetwork(home)
-	if h.byNetwork[n]--; h.byNetwork[n] == 0 {
-		delete(h.byNetwork, n)
-	}
+	h.seats.Leave(home)
 }
 
 // Greeting returns the first message to the client, JSON of less than 256 bytes.

@@ -23,24 +23,19 @@ const (
 
 // Newcomers counts the QUIC connections whose clients have no place in a Hub yet.
 type Newcomers struct {
-	mu        sync.Mutex // connections begin and end in goroutines of their own
-	all       int
-	byNetwork map[netip.Prefix]int
+	mu     sync.Mutex // connections begin and end in goroutines of their own
+	places auth.Places
 }
 
 // Enter counts a connection from an address, unless there are too many. Leave ends it.
 func (n *Newcomers) Enter(home netip.Addr) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	network := auth.HomeNetwork(home)
-	if n.all >= newcomersMax || n.all >= newcomersFree && n.byNetwork[network] >= newcomersPerNetwork {
+	all := n.places.All()
+	if all >= newcomersMax || all >= newcomersFree && n.places.Of(home) >= newcomersPerNetwork {
 		return false
 	}
-	if n.byNetwork == nil {
-		n.byNetwork = make(map[netip.Prefix]int)
-	}
-	n.all++
-	n.byNetwork[network]++
+	n.places.Enter(home)
 	return true
 }
 
@@ -48,16 +43,12 @@ func (n *Newcomers) Enter(home netip.Addr) bool {
 func (n *Newcomers) Leave(home netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	network := auth.HomeNetwork(home)
-	n.all--
-	if n.byNetwork[network]--; n.byNetwork[network] == 0 {
-		delete(n.byNetwork, network)
-	}
+	n.places.Leave(home)
 }
 
 // Crowded reports whether clients have to prove their addresses before they enter.
 func (n *Newcomers) Crowded() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.all >= newcomersUnproven
+	return n.places.All() >= newcomersUnproven
 }

@@ -20,6 +20,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // watchPause is how long it takes at most until a changed file counts.
@@ -73,16 +75,9 @@ func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &f.
 // Watch reads the files again until ctx ends. Files that cannot be read, as while both are being replaced, leave the
 // earlier certificate in place.
 func (f *Files) Watch(ctx context.Context) {
-	ticker := time.NewTicker(watchPause)
-	defer ticker.Stop()
 	failed := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			failed = f.reload(failed)
-		}
+	for range turn.After(ctx, watchPause) {
+		failed = f.reload(failed)
 	}
 }
 

@@ -305,10 +305,8 @@ func (p *poll) wait(ctx context.Context, gone <-chan struct{}, last bool) int {
 	if last {
 		return id
 	}
-	timer := time.NewTimer(pollTime)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pollTime):
 	case <-gone:
 	case <-newer:
 	case <-ctx.Done():

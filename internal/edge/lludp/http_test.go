@@ -97,7 +97,7 @@ func TestLoginRefusals(t *testing.T) {
 		if status != c.status || !strings.Contains(text, c.want) || status == http.StatusOK && !strings.Contains(text, "<name>login</name><value><string>false</string>") {
 			t.Errorf("%s: %d %s; want %d and %q", c.why, status, text, c.status, c.want)
 		}
-		if len(s.logins.byCode) != 0 || s.logins.reserved != 0 || len(s.logins.byNetwork) != 0 {
+		if len(s.logins.byCode) != 0 || s.logins.places.All() != 0 {
 			t.Errorf("%s: a refused login keeps a place", c.why)
 		}
 	}

@@ -17,7 +17,7 @@ func TestLogins(t *testing.T) {
 		t.Errorf("a code is good for %v, want 30 s", loginLife)
 	}
 	home, neighbour := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")
-	l := newLogins()
+	l := logins{byCode: map[uint32]*peer{}}
 	if !l.reserve(home) {
 		t.Fatal("there is no place for the first login")
 	}

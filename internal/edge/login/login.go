@@ -20,6 +20,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -94,15 +95,8 @@ func (a *Authority) Watch(ctx context.Context) {
 	if a.cfg.Auth != AuthToken {
 		return
 	}
-	tick := time.NewTicker(keysInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.keys.check()
-		}
+	for range turn.After(ctx, keysInterval) {
+		a.keys.check()
 	}
 }
 

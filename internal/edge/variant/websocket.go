@@ -88,11 +88,9 @@ func (s *wsPeer) receive(message []byte) bool {
 		if wait == 0 {
 			return true
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-s.done:
-			timer.Stop()
 			return false
 		}
 	}

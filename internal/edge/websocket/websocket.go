@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/dnprelay/dnprelay/internal/cork"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 )
 
@@ -271,7 +272,7 @@ func (s *Server) readMessage(message io.Reader) ([]byte, carrier.Reason) {
 // A transport is one WebSocket.
 type transport struct {
 	socket *websocket.Conn
-	conn   *corked
+	conn   *cork.Conn
 	mark   uint32 // that the next Write sets, or 0
 }
 
@@ -284,17 +285,20 @@ func (t *transport) greet(greeting []byte) error {
 // Write implements carrier.Transport. All messages leave with one system call.
 func (t *transport) Write(list [][]byte) error {
 	return t.within(carrier.WriteTimeout, func() error {
-		t.conn.cork()
+		t.conn.Cork()
 		for _, p := range list {
 			if err := t.socket.Write(context.Background(), websocket.MessageBinary, p); err != nil {
-				return errors.Join(err, t.conn.uncork())
+				return errors.Join(err, t.conn.Uncork())
 			}
 		}
 		if t.mark != 0 {
-			t.conn.add(ping(t.mark))
+			// No frame of the library is under way: this goroutine writes those of messages, and others leave at once.
+			if _, err := t.conn.Write(ping(t.mark)); err != nil {
+				return errors.Join(err, t.conn.Uncork())
+			}
 			t.mark = 0
 		}
-		return t.conn.uncork()
+		return t.conn.Uncork()
 	})
 }
 
@@ -333,7 +337,7 @@ func (t *transport) Close(r carrier.Reason) {
 // A hijacker gives the connection of a request away, as one that can be corked.
 type hijacker struct {
 	http.ResponseWriter
-	conn *corked
+	conn *cork.Conn
 }
 
 // Hijack implements http.Hijacker.
@@ -350,59 +354,10 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		_ = t.SetWriteBuffer(sendBuffer) // a larger one only costs freshness
 	}
 	_ = conn.SetDeadline(time.Time{}) // those of the server; the first write notices a failure
-	h.conn = &corked{Conn: conn}
+	h.conn = &cork.Conn{Conn: conn}
 	own := bufio.NewReadWriter(rw.Reader, bufio.NewWriterSize(h.conn, writeBuffer))
 	if rw.Reader.Buffered() == 0 { // else the client did not wait for the answer
 		own.Reader = bufio.NewReaderSize(h.conn, readBuffer)
 	}
 	return h.conn, own, nil
-}
-
-// A corked is a connection that collects what is written while it is corked. Frames of the library's own, such as
-// answers to pings, may come from another goroutine.
-type corked struct {
-	net.Conn
-
-	mu  sync.Mutex // guards buf, which two goroutines may write to; held for a copy or a system call
-	on  bool
-	buf []byte
-}
-
-// corkedMax is how much room a connection keeps.
-const corkedMax = 4 << 10
-
-// Write implements net.Conn.
-func (c *corked) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.on {
-		c.buf = append(c.buf, p...)
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-// add appends a frame to what is collected. No frame of the library is under way then, because those of messages are written by
-// the same goroutine, and the others at once.
-func (c *corked) add(frame []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.buf = append(c.buf, frame...)
-}
-
-func (c *corked) cork() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.on = true
-}
-
-func (c *corked) uncork() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err := c.Conn.Write(c.buf)
-	c.on, c.buf = false, c.buf[:0]
-	if cap(c.buf) > corkedMax {
-		c.buf = nil
-	}
-	return err
 }

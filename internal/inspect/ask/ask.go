@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/inspect"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -65,10 +66,8 @@ func ask[T answer](ctx context.Context, a *Asker, q question[T]) (all []T, err e
 		if all, busy, err = once(ctx, a, q); err != nil || !busy {
 			return all, err
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Pause(ctx, busyPause) {
 			return nil, ctx.Err()
-		case <-time.After(busyPause):
 		}
 	}
 	return nil, errors.New("nodes are busy with other questions; try again")

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/dnprelay/dnprelay/testbed/bench"
 	"github.com/nats-io/nats.go"
@@ -296,10 +296,10 @@ func (s *scene) count(p *played, line *timeline, edge int, swarm *bench.Swarm) {
 	time.Sleep(time.Until(line.due(line.counted, 0)))
 	set(true)
 	start, before := time.Now(), s.roles(edge)
-	busy, idle := proc.Machine()
+	busy, idle := proctest.Machine()
 	time.Sleep(time.Until(line.due(line.end, 0)))
 	p.cpu = s.roles(edge).minus(before)
-	p.busy, p.idle = proc.Machine()
+	p.busy, p.idle = proctest.Machine()
 	set(false)
 	p.wall = time.Since(start)
 	p.busy, p.idle = p.busy-busy, p.idle-idle

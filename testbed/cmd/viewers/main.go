@@ -22,7 +22,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/internal/edge/lludp/viewertest"
-	"github.com/dnprelay/dnprelay/internal/proc"
+	"github.com/dnprelay/dnprelay/internal/proctest"
 	"github.com/dnprelay/dnprelay/lludp/wire"
 	"github.com/nats-io/nats.go"
 )
@@ -53,7 +53,7 @@ type bench struct {
 
 func (b *bench) run(ctx context.Context) error {
 	natsAddr, lludp, dnp := freePort("tcp"), freePort("udp"), freePort("udp")
-	relay, err := proc.Start("relay", exec.Command(filepath.Join(b.bin, "relay"), "dev", "--no-demo", "--nats-listen="+natsAddr.String(),
+	relay, err := proctest.Start("relay", exec.Command(filepath.Join(b.bin, "relay"), "dev", "--no-demo", "--nats-listen="+natsAddr.String(),
 		"--listen=udp://"+dnp.String(), "--websocket=", "--webtransport=", "--http="+b.http, "--pprof="+strconv.FormatBool(b.http != ""), "--lludp="+lludp.String(), "--workers=1", "--session-send-rate=0"))
 	if err != nil {
 		return err
@@ -146,13 +146,13 @@ func moves(ctx context.Context, v *viewertest.Viewer) []int {
 
 // measure returns the CPU time of a process over the window.
 func (b *bench) measure(ctx context.Context, pid int) (time.Duration, error) {
-	begin := proc.CPU(pid)
+	begin := proctest.CPU(pid)
 	select {
 	case <-time.After(b.window):
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	return proc.CPU(pid) - begin, nil
+	return proctest.CPU(pid) - begin, nil
 }
 
 // opsIn is how many ops are in a message.

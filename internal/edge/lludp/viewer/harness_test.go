@@ -11,6 +11,7 @@ import (
 	dnp "github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/lludp"
 	"github.com/dnprelay/dnprelay/lludp/wire"
+	"github.com/dnprelay/dnprelay/lludp/wire/wiretest"
 )
 
 // A thing is a State for tests.
@@ -138,7 +139,7 @@ func (t *viewerTest) settle() {
 
 // note logs a packet of the Viewer.
 func (t *viewerTest) note(p wire.Packet) {
-	s := p.Number.Name()
+	s := wiretest.Name(p.Number)
 	r := reader{p: p.Body}
 	switch p.Number {
 	case wire.ObjectUpdate:

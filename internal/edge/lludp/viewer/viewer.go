@@ -125,9 +125,6 @@ func (v *Viewer) Stats() Stats {
 	return s
 }
 
-// Shown reports whether the viewer sees objects.
-func (v *Viewer) Shown() bool { return v.stage == shown }
-
 // Over reports whether the viewer is gone.
 func (v *Viewer) Over() bool { return v.stage == over }
 

@@ -112,13 +112,13 @@ type Core struct {
 	entries map[int64]*entry
 	offered int
 
-	order        queue  // what the peer gets in order
-	rest         []byte // of a message that is sent in parts, which comes before order
+	order        queue[item, *item] // what the peer gets in order
+	rest         []byte             // of a message that is sent in parts, which comes before order
 	restOf       ticket
 	backlog      int // messages of game servers in order
 	backlogBytes int
 
-	dirty     ring
+	dirty     queue[entry, *entry]
 	flushAt   time.Time // when values leave; zero for no values
 	settling  []*entry
 	settleAt  time.Time
@@ -154,9 +154,6 @@ func (c *Core) Counts() *Counts { return &c.counts }
 // Ended returns why the connection ended; false while it lasts.
 func (c *Core) Ended() (Reason, bool) { return c.reason, c.phase == ended }
 
-// Joined reports whether the peer was welcomed and the connection lasts.
-func (c *Core) Joined() bool { return c.phase == joined }
-
 // Welcome tells the peer that it is connected.
 func (c *Core) Welcome() {
 	if c.phase != joining {
@@ -179,13 +176,13 @@ func (c *Core) End(r Reason, text string) {
 	}
 	c.phase, c.reason = ended, r
 	clear(c.entries)
-	c.dirty, c.settling, c.loose, c.parts = ring{}, nil, nil, nil
+	c.dirty, c.settling, c.loose, c.parts = queue[entry, *entry]{}, nil, nil, nil
 	if r == Gone || r == Silent {
-		c.order, c.rest = queue{}, nil
+		c.order, c.rest = queue[item, *item]{}, nil
 		return
 	}
 	if r == Slow {
-		c.order = queue{}
+		c.order = queue[item, *item]{}
 	}
 	c.sayBye(r, text)
 }

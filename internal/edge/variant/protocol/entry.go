@@ -38,11 +38,9 @@ type entry struct {
 	link *item // that waits, or nil
 	told bool
 
-	dirty  netstate.Mask // values that are not sent
-	set    *item         // that waits with values in order, or nil
-	queued bool          // in Core.dirty
-	next   *entry        // in Core.dirty
-	prev   *entry
+	dirty             netstate.Mask // values that are not sent
+	set               *item         // that waits with values in order, or nil
+	neighbours[entry]               // in Core.dirty
 
 	// Of peers to which values get lost: those that changed in this period, and in the last one.
 	fresh, aging netstate.Mask
@@ -62,37 +60,53 @@ func (e *entry) label(i int) string {
 	return name
 }
 
-// A ring is a list of entries in the order in which they are served.
-type ring struct{ head, tail *entry }
+// A queue is a list in the order in which its members are served. Members in the middle can be removed, so that states which come
+// and go while the peer takes nothing leave nothing behind.
+type queue[T any, P interface {
+	*T
+	place() *neighbours[T]
+}] struct{ head, tail *T }
 
-func (r *ring) push(e *entry) {
-	if e.queued {
-		return
-	}
-	e.queued, e.prev, e.next = true, r.tail, nil
-	if r.tail == nil {
-		r.head = e
-	} else {
-		r.tail.next = e
-	}
-	r.tail = e
+// neighbours are what a member of a queue embeds.
+type neighbours[T any] struct {
+	next, prev *T
+	queued     bool
 }
 
-func (r *ring) remove(e *entry) {
-	if !e.queued {
+func (n *neighbours[T]) place() *neighbours[T] { return n }
+
+// push adds a member at the end, unless it is in the queue already.
+func (q *queue[T, P]) push(x P) {
+	n := x.place()
+	if n.queued {
 		return
 	}
-	if e.prev == nil {
-		r.head = e.next
+	n.queued, n.prev = true, q.tail
+	if q.tail == nil {
+		q.head = x
 	} else {
-		e.prev.next = e.next
+		P(q.tail).place().next = x
 	}
-	if e.next == nil {
-		r.tail = e.prev
+	q.tail = x
+}
+
+// remove removes a member. It does nothing to what is not in the queue.
+func (q *queue[T, P]) remove(x P) {
+	n := x.place()
+	if !n.queued {
+		return
+	}
+	if n.prev == nil {
+		q.head = n.next
 	} else {
-		e.next.prev = e.prev
+		P(n.prev).place().next = n.next
 	}
-	e.queued, e.prev, e.next = false, nil, nil
+	if n.next == nil {
+		q.tail = n.prev
+	} else {
+		P(n.next).place().prev = n.prev
+	}
+	*n = neighbours[T]{}
 }
 
 // An item is a message that the peer gets in order. It is encoded when it is sent, so that it has the values of then.
@@ -105,7 +119,7 @@ type item struct {
 
 	backlog bool // a message of a game server
 
-	next, prev *item
+	neighbours[item] // in Core.order
 }
 
 type itemKind uint8
@@ -116,31 +130,3 @@ const (
 	itemUnlink
 	itemReady // an encoded message
 )
-
-// A queue is a list of items. Items in the middle can be removed, so that states which come and go while the peer takes nothing
-// leave nothing behind.
-type queue struct{ head, tail *item }
-
-func (q *queue) push(x *item) {
-	x.prev, x.next = q.tail, nil
-	if q.tail == nil {
-		q.head = x
-	} else {
-		q.tail.next = x
-	}
-	q.tail = x
-}
-
-func (q *queue) remove(x *item) {
-	if x.prev == nil {
-		q.head = x.next
-	} else {
-		x.prev.next = x.next
-	}
-	if x.next == nil {
-		q.tail = x.prev
-	} else {
-		x.next.prev = x.prev
-	}
-	x.prev, x.next = nil, nil
-}
