@@ -1,32 +1,39 @@
 package wire
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
 
+// TestTemplates compares what is known about messages with a list of the template, which testdata has, and with what it says about
+// numbers between and behind them.
 func TestTemplates(t *testing.T) {
-	for i, m := range templates {
-		if m.number.Frequency() == NoFrequency || m.name == "" {
-			t.Errorf("%x %q is not a message", m.number, m.name)
+	text, err := os.ReadFile("testdata/template.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[Number]bool)
+	for line := range strings.Lines(string(text)) {
+		var n Number
+		var name, trust, coding string
+		if _, err := fmt.Sscanf(line, "%x %s %s %s", &n, &name, &trust, &coding); err != nil || n.Frequency() == NoFrequency {
+			t.Fatalf("%q is not a message: %v", line, err)
 		}
-		if i > 0 && m.number <= templates[i-1].number {
-			t.Errorf("%s is out of order", m.name)
+		listed[n] = true
+		if n.Trusted() != (trust == "Trusted") || n.ZeroCoded() != (coding == "Zerocoded") {
+			t.Errorf("%s: trusted %t, zero-coded %t; want %s, %s", name, n.Trusted(), n.ZeroCoded(), trust, coding)
 		}
 	}
-	for _, c := range []struct {
-		number         Number
-		name           string
-		coded, trusted bool
-	}{
-		{StartPingCheck, "StartPingCheck", false, false},
-		{AgentUpdate, "AgentUpdate", true, false},
-		{ObjectUpdate, "ObjectUpdate", true, true},
-		{CoarseLocationUpdate, "CoarseLocationUpdate", false, true},
-		{UseCircuitCode, "UseCircuitCode", false, false},
-		{GenericMessage, "GenericMessage", true, false},
-		{CloseCircuit, "CloseCircuit", false, false},
-		{0xFFFF7777, "", false, false},
-	} {
-		if n := c.number; n.Name() != c.name || n.ZeroCoded() != c.coded || n.Trusted() != c.trusted {
-			t.Errorf("%x is %q, zero-coded %t, trusted %t; want %q, %t, %t", n, n.Name(), n.ZeroCoded(), n.Trusted(), c.name, c.coded, c.trusted)
+	if len(listed) != 478 {
+		t.Errorf("the template has %d messages, want 478", len(listed))
+	}
+	for _, base := range []Number{0, 0xFF00, 0xFFFF0000, 0xFFFF7700, 0xFFFFFF00} {
+		for n := base; n < base+0x200 && n >= base; n++ {
+			if !listed[n] && (n.Trusted() || n.ZeroCoded()) {
+				t.Errorf("%x is in no template: trusted %t, zero-coded %t", n, n.Trusted(), n.ZeroCoded())
+			}
 		}
 	}
 }

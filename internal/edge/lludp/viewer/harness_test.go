@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,6 +129,24 @@ type toEdge struct{ t *viewerTest }
 func (f toEdge) Datagram(size int) []byte { return make([]byte, 0, size) }
 func (f toEdge) Send(b []byte)            { f.t.queue = append(f.t.queue, bytes.Clone(b)) }
 
+// messageNames are the names of messages in the template.
+var messageNames = sync.OnceValue(func() map[wire.Number]string {
+	text, err := os.ReadFile("../../../../lludp/wire/testdata/template.txt")
+	if err != nil {
+		panic(err)
+	}
+	names := make(map[wire.Number]string)
+	for line := range strings.Lines(string(text)) {
+		var n wire.Number
+		var name string
+		if _, err := fmt.Sscanf(line, "%x %s", &n, &name); err != nil {
+			panic(err)
+		}
+		names[n] = name
+	}
+	return names
+})
+
 // settle brings what the test's circuit wants to say to the Viewer.
 func (t *viewerTest) settle() {
 	for len(t.queue) > 0 {
@@ -138,7 +158,7 @@ func (t *viewerTest) settle() {
 
 // note logs a packet of the Viewer.
 func (t *viewerTest) note(p wire.Packet) {
-	s := p.Number.Name()
+	s := messageNames()[p.Number]
 	r := reader{p: p.Body}
 	switch p.Number {
 	case wire.ObjectUpdate:
