@@ -189,7 +189,7 @@ func (t *viewerTest) note(p wire.Packet) {
 		s += " " + text(r.data2())
 	case wire.GenericMessage:
 		_, r, _ = identify(p.Body)
-		method, list, _ := parseGeneric(nil, r)
+		method, list, _ := parseGeneric(r)
 		s += " " + method
 		for _, p := range list {
 			s += fmt.Sprintf(" %.20q", p)

@@ -149,8 +149,7 @@ const namesIn = 7
 
 // names answers UUIDNameRequest. Every id gets an answer, because viewers wait for it.
 func (v *Viewer) names(r reader) error {
-	var ids []wire.UUID
-	ids, err := parseNames(ids, r)
+	ids, err := parseNames(r)
 	if err != nil {
 		return err
 	}
