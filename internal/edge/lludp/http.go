@@ -238,9 +238,9 @@ func (s *Server) seed(w http.ResponseWriter, r *http.Request) {
 	if s.owner(w, r) == nil {
 		return
 	}
-	var list []pair
+	var list []member
 	for _, name := range capabilities {
-		list = append(list, pair{name, s.base(r) + SeedPath + r.PathValue("secret") + "/" + name})
+		list = append(list, member{name, s.base(r) + SeedPath + r.PathValue("secret") + "/" + name})
 	}
 	reply(w, list)
 }
@@ -259,9 +259,9 @@ func (s *Server) capability(w http.ResponseWriter, r *http.Request) {
 	switch name := r.PathValue("capability"); {
 	case name == "EventQueueGet":
 		id := p.poll.wait(r.Context(), p.gone, wantsNoMore(body))
-		reply(w, []pair{{"id", id}, {"events", []any{}}})
+		reply(w, []member{{"id", id}, {"events", []any{}}})
 	case strings.HasPrefix(name, "Fetch"): // every folder is empty
-		reply(w, []pair{{"folders", []any{[]pair{{"version", 1}, {"descendents", 0}, {"categories", []any{}}, {"items", []any{}}}}}})
+		reply(w, []member{{"folders", []any{[]member{{"version", 1}, {"descendents", 0}, {"categories", []any{}}, {"items", []any{}}}}}})
 	default:
 		http.NotFound(w, r)
 	}
