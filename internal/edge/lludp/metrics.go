@@ -67,35 +67,8 @@ func (c *counters) login(err error) {
 	}
 }
 
-// totals are sums of the counters of viewers.
-type totals struct{ viewer.Stats }
-
-func (t *totals) add(s *viewer.Stats) {
-	t.Objects += s.Objects
-	t.Moves += s.Moves
-	t.Repeats += s.Repeats
-	t.Kills += s.Kills
-	t.GivenUp += s.GivenUp
-	t.Asked += s.Asked
-	t.Writes += s.Writes
-	t.Said += s.Said
-	for i := range t.Drops {
-		t.Drops[i] += s.Drops[i]
-	}
-	c, d := &t.Circuits, &s.Circuits
-	c.PacketsIn += d.PacketsIn
-	c.PacketsOut += d.PacketsOut
-	c.BytesIn += d.BytesIn
-	c.BytesOut += d.BytesOut
-	c.Resends += d.Resends
-	c.Lost += d.Lost
-	for i := range c.Drops {
-		c.Drops[i] += d.Drops[i]
-	}
-}
-
 // stats returns the sums over all viewers.
-func (s *Server) stats() (t totals) {
+func (s *Server) stats() (t viewer.Stats) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	t = s.past
@@ -103,7 +76,7 @@ func (s *Server) stats() (t totals) {
 		p.mu.Lock()
 		stats := p.core.Stats()
 		p.mu.Unlock()
-		t.add(&stats)
+		telemetry.Sum(&t, &stats)
 	}
 	return t
 }
@@ -125,7 +98,7 @@ func (s *Server) viewers() (circuits, waiting int) {
 
 // Metrics returns the metrics of the listener.
 func (s *Server) Metrics() []telemetry.Metric {
-	of := telemetry.Group[totals]{Prefix: "dnp.lludp.", Read: s.stats}
+	of := telemetry.Group[viewer.Stats]{Prefix: "dnp.lludp.", Read: s.stats}
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.lludp.viewers", "{viewer}", "Viewers of Second Life or OpenSimulator; login = logged in, without a circuit yet.", "kind", func(observe func(string, float64)) {
 			circuits, waiting := s.viewers()
@@ -146,22 +119,22 @@ func (s *Server) Metrics() []telemetry.Metric {
 				observe(ignored(i).String(), s.counts.ignored[i].Load())
 			}
 		}),
-		of.InOut("packets", "{packet}", "Packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
-		of.InOut("io", "By", "Bytes of packets from and to viewers.", func(t *totals) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
-		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *totals, observe func(string, uint64)) {
+		of.InOut("packets", "{packet}", "Packets from and to viewers.", func(t *viewer.Stats) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
+		of.InOut("io", "By", "Bytes of packets from and to viewers.", func(t *viewer.Stats) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
+		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *viewer.Stats, observe func(string, uint64)) {
 			observe("full", t.Objects)
 			observe("move", t.Moves)
 			observe("kill", t.Kills)
 			observe("repeat", t.Repeats)
 		}),
-		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *totals) uint64 { return t.Asked }),
-		of.Counter("writes", "{value}", "Values that viewers set.", func(t *totals) uint64 { return t.Writes }),
-		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", func(t *totals) uint64 { return t.Said }),
-		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *totals, observe func(string, uint64)) {
+		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *viewer.Stats) uint64 { return t.Asked }),
+		of.Counter("writes", "{value}", "Values that viewers set.", func(t *viewer.Stats) uint64 { return t.Writes }),
+		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", func(t *viewer.Stats) uint64 { return t.Said }),
+		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *viewer.Stats, observe func(string, uint64)) {
 			observe("packet", t.Circuits.Lost)
 			observe("message", t.GivenUp)
 		}),
-		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason", func(t *totals, observe func(string, uint64)) {
+		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason", func(t *viewer.Stats, observe func(string, uint64)) {
 			telemetry.Named[viewer.DropReason](observe, t.Drops[:])
 			observe("unsent", s.unsent())
 			observe("unset", s.counts.unset.Load())

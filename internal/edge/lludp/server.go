@@ -17,6 +17,8 @@ import (
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/udp"
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
+	"github.com/dnprelay/dnprelay/internal/edge/lludp/viewer"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/lludp/wire"
 )
 
@@ -62,7 +64,7 @@ type Server struct {
 	logins  logins
 	joining map[netip.AddrPort]bool
 	seeds   seeds
-	past    totals // of viewers that are gone
+	past    viewer.Stats // of viewers that are gone
 	closed  bool
 }
 
@@ -293,7 +295,7 @@ func (s *Server) remove(p *peer) {
 	p.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past.add(&stats)
+	telemetry.Sum(&s.past, &stats)
 	if s.peers[addr] == p {
 		delete(s.peers, addr)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/edge/carrier"
 	"github.com/dnprelay/dnprelay/internal/edge/variant/protocol"
+	"github.com/dnprelay/dnprelay/internal/telemetry"
 )
 
 // joinTimeout is how long a client may take to connect and log in inside: longer than an edge lets a login take.
@@ -64,7 +65,7 @@ func (a *Adapter) Stats() Counts {
 	s.Joined = a.joined.Load()
 	for _, p := range live {
 		p.mu.Lock()
-		s.Counts.Add(p.core.Counts())
+		telemetry.Sum(&s.Counts, p.core.Counts())
 		p.mu.Unlock()
 		if p.udp {
 			s.UDP++
@@ -92,6 +93,6 @@ func (a *Adapter) remove(p *peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.live, p)
-	a.past.Add(&counts)
+	telemetry.Sum(&a.past.Counts, &counts)
 	a.past.Ended[reason]++
 }

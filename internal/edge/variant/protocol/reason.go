@@ -63,11 +63,3 @@ type Counts struct {
 	Repeats uint64 // numbered messages that were sent again
 	Drops   [NumDrops]uint64
 }
-
-// Add adds other counts.
-func (c *Counts) Add(o *Counts) {
-	c.In, c.Out, c.Values, c.Repeats = c.In+o.In, c.Out+o.Out, c.Values+o.Values, c.Repeats+o.Repeats
-	for i := range c.Drops {
-		c.Drops[i] += o.Drops[i]
-	}
-}
