@@ -57,7 +57,7 @@ var rules = map[string][]string{
 	"sessionlog/memlog":    {"sessionlog", "internal/fence"},
 	"sessionlog/quorumlog": {"sessionlog", "dnp/wire", "internal/fence"},
 	"sessionlog/logtest":   {"sessionlog", "internal/fence"}, // the conformance suite, for tests only
-	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
+	"sessionlog/natslog":   {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "internal/turn", "github.com/nats-io/nats.go", "golang.org/x/time/rate"},
 	"sessionlog/natsfrom":  {"sessionlog", "subject", "internal/fence", "internal/jetstream", "internal/outage", "github.com/nats-io/nats.go"},
 
 	"client": {"dnp", "dnp/command", "dnp/linkmsg", "dnp/netstate", "dnp/outbox", "dnp/udp", "dnp/wire", "github.com/coder/websocket", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "github.com/x448/float16"}, // bots and tools import it, so nothing internal
@@ -91,11 +91,11 @@ var rules = map[string][]string{
 	"internal/edge/webtransport":        {"internal/edge/carrier", "internal/turn", "github.com/quic-go/quic-go", "github.com/quic-go/webtransport-go", "golang.org/x/sys"},
 	"internal/edge/variant":             {"client", "dnp/admit", "godot/variant", "internal/edge/adapter", "internal/edge/carrier", "internal/edge/variant/protocol", "internal/edge/websocket", "internal/telemetry", "internal/turn"},
 	"internal/edge/variant/protocol":    {"dnp/netstate", "dnp/wire", "godot/variant", "replication/payload"}, // pure
-	"internal/edge/certificate":         {},
+	"internal/edge/certificate":         {"internal/turn"},
 	"internal/edge/lludp":               {"internal/edge/adapter", "internal/edge/carrier", "internal/edge/lludp/viewer", "internal/auth", "internal/telemetry", "internal/turn", "client", "dnp/udp", "dnp/wire", "lludp/wire"},
 	"internal/edge/lludp/viewertest":    {"lludp", "lludp/wire"}, // a viewer for tests
 	"internal/edge/lludp/viewer":        {"lludp", "lludp/wire", "dnp/wire"},
-	"internal/edge/login":               {"internal/auth", "dnp", "dnp/admit", "bus", "subject"},
+	"internal/edge/login":               {"internal/auth", "internal/turn", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/inspect", "internal/inspect/desk", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
 		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",

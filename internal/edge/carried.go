@@ -58,27 +58,11 @@ func (n *node) home(client netip.AddrPort) netip.AddrPort {
 	return client
 }
 
-// sweep ends connections that no session needs, until ctx ends. done is closed then.
-func (e *Edge) sweep(ctx context.Context) (done chan struct{}) {
-	done = make(chan struct{})
-	if e.hub == nil {
-		close(done)
-		return done
+// sweep ends connections that no session needs, until ctx ends.
+func (e *Edge) sweep(ctx context.Context) {
+	if e.hub != nil {
+		turn.Every(ctx, carrier.SweepPause, e.hub.Sweep)
 	}
-	go func() { // Run waits for it
-		defer close(done)
-		ticker := time.NewTicker(carrier.SweepPause)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				e.hub.Sweep()
-			}
-		}
-	}()
-	return done
 }
 
 // closeHub ends all connections of carried clients, which other edges serve.

@@ -205,19 +205,16 @@ func (e *Edge) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	running.Go(func() error {
-		e.look.write(serving)
-		return nil
-	})
-	running.Go(func() error {
-		e.logins.Watch(working)
-		return nil
-	})
-	running.Go(func() error {
-		e.report(working)
-		return nil
-	})
-	sweeping := e.sweep(working)
+	run := func(ctx context.Context, f func(context.Context)) {
+		running.Go(func() error {
+			f(ctx)
+			return nil
+		})
+	}
+	run(serving, e.look.write)
+	run(working, e.logins.Watch)
+	run(working, e.report)
+	run(working, e.sweep)
 	<-working.Done()
 	var undone error
 	if ctx.Err() != nil { // else a worker failed
@@ -225,7 +222,6 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 	e.leaving.Store(true)
 	e.closeHub()
-	<-sweeping
 	stop()
 	for _, w := range e.workers {
 		w.wake() // to notice that serving has ended
@@ -267,18 +263,11 @@ const reportInterval = time.Second
 
 // report logs when the bus is back, until ctx ends.
 func (e *Edge) report(ctx context.Context) {
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	turn.Every(ctx, reportInterval, func() {
 		if e.connection.Back(time.Now()) {
 			e.cfg.Log.Info("bus reached again", "node", e.cfg.Node)
 		}
-	}
+	})
 }
 
 func (e *Edge) closeSockets() {

@@ -8,9 +8,25 @@
 package turn
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// Every calls do each interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
+	}
+}
 
 // A Wake wakes one goroutine that receives from it. It has one slot, so waking never
 // blocks, and one wake-up stands for all that came before it was received.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/outage"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 )
 
@@ -49,7 +50,7 @@ type connection struct {
 	home  atomic.Pointer[string] // name of the wanted server; nil while it is not known
 	at    atomic.Pointer[string] // name of the connected server; nil for none
 	moves atomic.Uint64
-	wake  chan struct{} // has one slot: home has changed, or the connection is closed
+	wake  turn.Wake // home has changed, or the connection is closed
 
 	// The rest is owned by run.
 	current  *nats.Conn // nil for none
@@ -64,26 +65,19 @@ type connection struct {
 
 // newConnection returns a connection like base, with the same servers and credentials.
 func newConnection(copy int, base *nats.Conn, log *slog.Logger, users ...*jetstream.Requester) *connection {
-	c := &connection{copy: copy, options: base.Opts, base: base, users: users, log: log, wake: make(chan struct{}, 1), names: map[string]string{}}
+	c := &connection{copy: copy, options: base.Opts, base: base, users: users, log: log, wake: turn.NewWake(), names: map[string]string{}}
 	o := &c.options
 	o.AllowReconnect, o.RetryOnFailedConnect = false, false // run chooses the next server
 	o.PingInterval, o.MaxPingsOut, o.Timeout, o.FlusherTimeout = pingInterval, pingsMax, dialTimeout, writeTimeout
-	o.ClosedCB = func(*nats.Conn) { c.alarm() }
+	o.ClosedCB = func(*nats.Conn) { c.wake.Wake() }
 	o.DisconnectedErrCB, o.ReconnectedCB, o.ConnectedCB, o.DiscoveredServersCB = nil, nil, nil, nil
 	return c
-}
-
-func (c *connection) alarm() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 // setHome says which server holds the streams, from any goroutine.
 func (c *connection) setHome(name string) {
 	if old := c.home.Swap(&name); old == nil || *old != name {
-		c.alarm()
+		c.wake.Wake()
 	}
 }
 

@@ -538,7 +538,7 @@ func TestRefusedConnections(t *testing.T) {
 	done := make(chan struct{})
 	began := time.Now()
 	go func() { l.run(ctx); close(done) }()
-	eventually(t, "the copy tries several times", func() bool { l.alarm(); return attempts.Load() >= 4 })
+	eventually(t, "the copy tries several times", func() bool { l.wake.Wake(); return attempts.Load() >= 4 })
 	stop()
 	<-done
 	if took := time.Since(began); took < 3*seekFirst {

@@ -20,6 +20,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // watchPause is how long it takes at most until a changed file counts.
@@ -73,32 +75,18 @@ func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &f.
 // Watch reads the files again until ctx ends. Files that cannot be read, as while both are being replaced, leave the
 // earlier certificate in place.
 func (f *Files) Watch(ctx context.Context) {
-	ticker := time.NewTicker(watchPause)
-	defer ticker.Stop()
 	failed := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			failed = f.reload(failed)
+	turn.Every(ctx, watchPause, func() {
+		p, err := f.read()
+		switch {
+		case err != nil && !failed:
+			f.log.Warn("keeping the earlier certificate", "err", err)
+		case err == nil && p != f.now.Load():
+			f.now.Store(p)
+			f.log.Info("the certificate changed", "file", f.cert, "expires", p.cert.Leaf.NotAfter)
 		}
-	}
-}
-
-// reload reads the files again, and reports whether that failed, for the next time.
-func (f *Files) reload(failed bool) bool {
-	switch p, err := f.read(); {
-	case err != nil && !failed:
-		f.log.Warn("keeping the earlier certificate", "err", err)
-		return true
-	case err != nil:
-		return true
-	case p != f.now.Load():
-		f.now.Store(p)
-		f.log.Info("the certificate changed", "file", f.cert, "expires", p.cert.Leaf.NotAfter)
-	}
-	return false
+		failed = err != nil
+	})
 }
 
 // ownLife is how long a certificate lasts that Own makes. Browsers take a hash only of one that lasts less than 14 days.

@@ -20,6 +20,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/admit"
 	"github.com/dnprelay/dnprelay/internal/auth"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -91,18 +92,8 @@ func New(cfg Config) (*Authority, error) {
 
 // Watch reads the token keys again when their file changes, until ctx ends.
 func (a *Authority) Watch(ctx context.Context) {
-	if a.cfg.Auth != AuthToken {
-		return
-	}
-	tick := time.NewTicker(keysInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.keys.check()
-		}
+	if a.cfg.Auth == AuthToken {
+		turn.Every(ctx, keysInterval, a.keys.check)
 	}
 }
 
