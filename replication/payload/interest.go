@@ -188,15 +188,13 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		e.key("interest").object()
 		e.textField("at", x.At)
 		e.textField("axes", x.Axes.String())
-		e.key("bands").array()
-		for _, b := range x.Bands {
+		writeList(e, "bands", x.Bands, func(b *replication.Band) {
 			e.object()
 			e.floatField("within", b.Within)
 			e.floatField("precision", b.Precision)
 			e.floatField("rate", b.Rate)
 			e.end()
-		}
-		e.end()
+		})
 		if x.Unlink {
 			e.textField("beyond", "unlink")
 		}
