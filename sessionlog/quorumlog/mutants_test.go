@@ -24,7 +24,7 @@ const (
 )
 
 var mutantList = []mutants.Mutant{
-	{Name: "one_copy_leads", File: leadFile, Old: "case n == quorum:", New: "case n == 1:"},
+	{Name: "one_copy_leads", File: leadFile, Old: "case count(a.tails, 0) == quorum:", New: "case count(a.tails, 0) == 1:"},
 	{Name: "one_copy_stores", File: storeFile, Old: "case n == quorum && !s.o.over:", New: "case n == 1 && !s.o.over:"},
 	{Name: "history_of_one_copy", File: leadFile, Old: "h := history(a.known[:]) // what", New: "h := history(a.known[:1]) // what"},
 	{Name: "history_is_the_longest", File: recordFile, Old: "cmp.Or(c.data.compare(best.data), cmp.Compare(c.end(), best.end()))", New: "cmp.Or(cmp.Compare(c.end(), best.end()), c.data.compare(best.data))"},
