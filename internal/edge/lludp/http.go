@@ -62,9 +62,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want text/xml", http.StatusUnsupportedMediaType)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
-	if err != nil {
-		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	body, ok := readBody(w, r)
+	if !ok {
 		return
 	}
 	c, err := parseCall(body)
@@ -80,6 +79,15 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(answer(members...)) // the viewer is gone
+}
+
+// readBody reads the body of a request, which it answers if that is too long.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
+	if err != nil {
+		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	}
+	return body, err == nil
 }
 
 // refusal is the answer to a login that is refused.
@@ -251,9 +259,8 @@ func (s *Server) capability(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
-	if err != nil {
-		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	body, ok := readBody(w, r)
+	if !ok {
 		return
 	}
 	switch name := r.PathValue("capability"); {
