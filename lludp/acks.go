@@ -33,7 +33,6 @@ func (a *ackList) took(n int) { a.l = a.l[:copy(a.l, a.l[n:])] }
 func (c *Circuit) appendAcks(b []byte) []byte {
 	b, n := wire.AppendAcks(b, c.acks.l, c.cfg.DatagramMax)
 	c.acks.took(n)
-	c.stats.AcksAppended += uint64(n)
 	return b
 }
 
@@ -43,7 +42,6 @@ func (c *Circuit) flushAcks(out Sender) {
 		n := min(len(c.acks.l), (c.cfg.DatagramMax-wire.HeaderSize-4-1)/4)
 		c.transmit(wire.PacketAck, wire.AppendAckList(c.body[:0], c.acks.l[:n]), out)
 		c.acks.took(n)
-		c.stats.AcksAlone += uint64(n)
 	}
 }
 

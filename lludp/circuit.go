@@ -281,8 +281,6 @@ type Stats struct {
 	Resends              uint64 // reliable packets sent again
 	Delivered            uint64 // reliable packets that were acknowledged
 	Lost                 uint64 // reliable packets that were given up
-	AcksAppended         uint64
-	AcksAlone            uint64 // acknowledgements in PacketAck messages
 	Drops                [NumDropReasons]uint64
 }
 

@@ -41,10 +41,9 @@ var rules = map[string][]string{
 	"replication/view":    {"dnp/netstate", "dnp/wire"},
 	"replication/payload": {"interest", "replication", "subject", "godot/variant", "dnp/netstate", "dnp/wire", "github.com/x448/float16"},
 
-	"lludp/zerocode":      {},
-	"lludp/wire":          {"lludp/zerocode"},
-	"lludp/wire/wiretest": {"lludp/wire"}, // the names of all messages, for tests
-	"lludp":               {"lludp/wire"},
+	"lludp/zerocode": {},
+	"lludp/wire":     {"lludp/zerocode"},
+	"lludp":          {"lludp/wire"},
 
 	"cluster":                {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},

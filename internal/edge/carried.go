@@ -58,20 +58,14 @@ func (n *node) home(client netip.AddrPort) netip.AddrPort {
 	return client
 }
 
-// sweep ends connections that no session needs, until ctx ends. done is closed then.
-func (e *Edge) sweep(ctx context.Context) (done chan struct{}) {
-	done = make(chan struct{})
+// sweep ends connections that no session needs, until ctx ends.
+func (e *Edge) sweep(ctx context.Context) {
 	if e.hub == nil {
-		close(done)
-		return done
+		return
 	}
-	go func() { // Run waits for it
-		defer close(done)
-		for range turn.After(ctx, carrier.SweepPause) {
-			e.hub.Sweep()
-		}
-	}()
-	return done
+	for range turn.After(ctx, carrier.SweepPause) {
+		e.hub.Sweep()
+	}
 }
 
 // closeHub ends all connections of carried clients, which other edges serve.

@@ -205,19 +205,16 @@ func (e *Edge) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	running.Go(func() error {
-		e.look.write(serving)
-		return nil
-	})
-	running.Go(func() error {
-		e.logins.Watch(working)
-		return nil
-	})
-	running.Go(func() error {
-		e.report(working)
-		return nil
-	})
-	sweeping := e.sweep(working)
+	run := func(ctx context.Context, f func(context.Context)) {
+		running.Go(func() error {
+			f(ctx)
+			return nil
+		})
+	}
+	run(serving, e.look.write)
+	run(working, e.logins.Watch)
+	run(working, e.report)
+	run(working, e.sweep)
 	<-working.Done()
 	var undone error
 	if ctx.Err() != nil { // else a worker failed
@@ -225,7 +222,6 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 	e.leaving.Store(true)
 	e.closeHub()
-	<-sweeping
 	stop()
 	for _, w := range e.workers {
 		w.wake() // to notice that serving has ended

@@ -128,15 +128,20 @@ func (e *Edge) nodeFacts(started time.Time) *inspect.NodeFacts {
 	return f
 }
 
+// enter begins with a request about a space. It reports false if the space has no followers, or there are too many requests.
+func (i *inspector) enter(m bus.Msg, parse func([]byte) (inspect.Query, error)) (space string, workers []*Worker, q inspect.Query, ok bool) {
+	space, ok = i.edge.cfg.Subjects.ParseAbout(m.Subject)
+	if workers = i.edge.feeds.followers(space); !ok || len(workers) == 0 {
+		return space, nil, q, false
+	}
+	q, ok = i.Take(m, parse)
+	return space, workers, q, ok && i.Enter(m.Reply)
+}
+
 // clients answers a page of the clients in a space. An edge that does not follow the space is silent.
 func (i *inspector) clients(m bus.Msg) {
-	space, ok := i.edge.cfg.Subjects.ParseAbout(m.Subject)
-	workers := i.edge.feeds.followers(space)
-	if !ok || len(workers) == 0 {
-		return
-	}
-	q, ok := i.Take(m, inspect.ParseClients)
-	if !ok || !i.Enter(m.Reply) {
+	space, workers, q, ok := i.enter(m, inspect.ParseClients)
+	if !ok {
 		return
 	}
 	var pages []inspect.List[inspect.Client]
@@ -173,13 +178,8 @@ func (w *Worker) describe(c *inspect.Client, addr netip.AddrPort) {
 // why answers why a client has what it has of a state. An edge without a session of the client is
 // silent.
 func (i *inspector) why(m bus.Msg) {
-	space, ok := i.edge.cfg.Subjects.ParseAbout(m.Subject)
-	workers := i.edge.feeds.followers(space)
-	if !ok || len(workers) == 0 {
-		return
-	}
-	q, ok := i.Take(m, inspect.ParseWhy)
-	if !ok || !i.Enter(m.Reply) {
+	space, workers, q, ok := i.enter(m, inspect.ParseWhy)
+	if !ok {
 		return
 	}
 	i.each(workers, func() visit {

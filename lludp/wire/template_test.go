@@ -1,36 +1,39 @@
-package wire_test
+package wire
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
-
-	"github.com/dnprelay/dnprelay/lludp/wire"
-	"github.com/dnprelay/dnprelay/lludp/wire/wiretest"
 )
 
+// TestTemplates compares what is known about messages with a list of the template, which testdata has, and with what it says about
+// numbers between and behind them.
 func TestTemplates(t *testing.T) {
-	for i, m := range wiretest.Messages {
-		if m.Number.Frequency() == wire.NoFrequency || m.Name == "" {
-			t.Errorf("%x %q is not a message", m.Number, m.Name)
+	text, err := os.ReadFile("testdata/template.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[Number]bool)
+	for line := range strings.Lines(string(text)) {
+		var n Number
+		var name, trust, coding string
+		if _, err := fmt.Sscanf(line, "%x %s %s %s", &n, &name, &trust, &coding); err != nil || n.Frequency() == NoFrequency {
+			t.Fatalf("%q is not a message: %v", line, err)
 		}
-		if i > 0 && m.Number <= wiretest.Messages[i-1].Number {
-			t.Errorf("%s is out of order", m.Name)
-		}
-		if n := m.Number; n.ZeroCoded() != m.Coded || n.Trusted() != m.Trusted {
-			t.Errorf("%s is zero-coded %t, trusted %t; want %t, %t", m.Name, n.ZeroCoded(), n.Trusted(), m.Coded, m.Trusted)
+		listed[n] = true
+		if n.Trusted() != (trust == "Trusted") || n.ZeroCoded() != (coding == "Zerocoded") {
+			t.Errorf("%s: trusted %t, zero-coded %t; want %s, %s", name, n.Trusted(), n.ZeroCoded(), trust, coding)
 		}
 	}
-	for _, c := range []wiretest.Message{
-		{Number: wire.StartPingCheck, Name: "StartPingCheck", Coded: false, Trusted: false},
-		{Number: wire.AgentUpdate, Name: "AgentUpdate", Coded: true, Trusted: false},
-		{Number: wire.ObjectUpdate, Name: "ObjectUpdate", Coded: true, Trusted: true},
-		{Number: wire.CoarseLocationUpdate, Name: "CoarseLocationUpdate", Coded: false, Trusted: true},
-		{Number: wire.UseCircuitCode, Name: "UseCircuitCode", Coded: false, Trusted: false},
-		{Number: wire.GenericMessage, Name: "GenericMessage", Coded: true, Trusted: false},
-		{Number: wire.CloseCircuit, Name: "CloseCircuit", Coded: false, Trusted: false},
-		{Number: 0xFFFF7777, Name: "", Coded: false, Trusted: false},
-	} {
-		if n := c.Number; wiretest.Name(n) != c.Name || n.ZeroCoded() != c.Coded || n.Trusted() != c.Trusted {
-			t.Errorf("%x is %q, zero-coded %t, trusted %t; want %q, %t, %t", n, wiretest.Name(n), n.ZeroCoded(), n.Trusted(), c.Name, c.Coded, c.Trusted)
+	if len(listed) != 478 {
+		t.Errorf("the template has %d messages, want 478", len(listed))
+	}
+	for _, base := range []Number{0, 0xFF00, 0xFFFF0000, 0xFFFF7700, 0xFFFFFF00} {
+		for n := base; n < base+0x200 && n >= base; n++ {
+			if !listed[n] && (n.Trusted() || n.ZeroCoded()) {
+				t.Errorf("%x is in no template: trusted %t, zero-coded %t", n, n.Trusted(), n.ZeroCoded())
+			}
 		}
 	}
 }

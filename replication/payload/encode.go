@@ -24,11 +24,7 @@ func (f Form) AppendAnswer(b []byte, a *replication.Answer) []byte {
 		e.key("durable").boolean(false)
 	}
 	if a.Results != nil {
-		e.key("results").array()
-		for _, err := range a.Results {
-			e.result(err)
-		}
-		e.end()
+		writeList(&e, "results", a.Results, e.result)
 	}
 	e.end()
 	return e.done()
@@ -46,9 +42,9 @@ func (e *emitter) position(epoch, seq uint64) {
 	e.key("seq").uint(seq)
 }
 
-func (e *emitter) result(err *replication.Error) {
-	if err != nil {
-		e.problem(err)
+func (e *emitter) result(err **replication.Error) {
+	if *err != nil {
+		e.problem(*err)
 		return
 	}
 	e.object()
@@ -120,11 +116,7 @@ func (e *emitter) eventValues(values []replication.EventValue) {
 
 // numbers writes the numbers of messages. In JSON a number beyond 2^53 is a string.
 func (e *emitter) numbers(numbers []uint64) {
-	e.key("numbers").array()
-	for _, n := range numbers {
-		e.value(typeUint64, binary.LittleEndian.AppendUint64(nil, n))
-	}
-	e.end()
+	writeList(e, "numbers", numbers, func(n *uint64) { e.value(typeUint64, binary.LittleEndian.AppendUint64(nil, *n)) })
 }
 
 // timeText returns t as in RFC 3339, UTC, with milliseconds.
@@ -235,28 +227,21 @@ func (e *emitter) audience(a replication.Audience) {
 }
 
 func (e *emitter) tokens(name string, all []string) {
-	e.key(name).array()
-	for _, s := range all {
-		e.text(s)
-	}
-	e.end()
+	writeList(e, name, all, func(s *string) { e.text(*s) })
 }
 
 func (e *emitter) lod(all []replication.Detail) {
 	if len(all) == 0 {
 		return
 	}
-	e.key("lod").array()
-	for i := range all {
-		d := &all[i]
+	writeList(e, "lod", all, func(d *replication.Detail) {
 		e.object()
 		e.tokens("groups", d.Groups)
 		e.tokens("clients", d.Clients)
 		e.floatField("precision", d.Precision)
 		e.floatField("rate", d.Rate)
 		e.end()
-	}
-	e.end()
+	})
 }
 
 func (e *emitter) bounds(t wire.ValueType, b *replication.Bounds) {
@@ -354,6 +339,15 @@ func (e *emitter) key(name string) *emitter {
 		e.w.String(name)
 	}
 	return e
+}
+
+// writeList writes a member that is an array, of which each writes an element.
+func writeList[T any](e *emitter, name string, all []T, each func(x *T)) {
+	e.key(name).array()
+	for i := range all {
+		each(&all[i])
+	}
+	e.end()
 }
 
 // element counts a value, unless it belongs to a key.

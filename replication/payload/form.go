@@ -450,16 +450,21 @@ func parseListed(f *fields, kind replication.AudienceKind) (a replication.Audien
 }
 
 // lod parses the levels of detail of an op.
-func lod(_ string, n node) (all []replication.Detail, err *replication.Error) {
+func lod(name string, n node) (all []replication.Detail, err *replication.Error) {
+	return entries(name, n, replication.DetailsMax, parseDetail)
+}
+
+// entries parses the elements of an array, of which a field may have so many.
+func entries[T any](name string, n node, most int, parse func(n node) (T, *replication.Error)) (all []T, err *replication.Error) {
 	for l := n.list(); l.some(); {
-		if len(all) == replication.DetailsMax {
-			return nil, badRequest(`field "lod": more than %d entries`, replication.DetailsMax)
+		if len(all) == most {
+			return nil, badRequest("field %q: more than %d entries", name, most)
 		}
-		d, err := parseDetail(l.element())
+		x, err := parse(l.element())
 		if err != nil {
-			return nil, err.In(`field "lod", entry ` + strconv.Itoa(len(all)))
+			return nil, err.In("field " + strconv.Quote(name) + ", entry " + strconv.Itoa(len(all)))
 		}
-		all = append(all, d)
+		all = append(all, x)
 	}
 	return all, nil
 }

@@ -82,22 +82,16 @@ func beyond(_ string, n node) (unlink bool, err *replication.Error) {
 	}
 }
 
-func bands(_ string, n node) (all []replication.Band, err *replication.Error) {
-	for l := n.list(); l.some(); {
-		if len(all) == interest.BandsMax {
-			return nil, badRequest(`field "bands": more than %d entries`, interest.BandsMax)
-		}
-		var b replication.Band
-		f := parseOnly(l.element(), "the band", "within", "precision", "rate")
-		required(&f, "within", kindNumber, &b.Within, between(interest.WithinMin, interest.WithinMax), `want "within"`)
-		optional(&f, "precision", kindNumber, &b.Precision, between(1, replication.DetailPrecisionMax))
-		optional(&f, "rate", kindNumber, &b.Rate, between(replication.DetailRateMin, replication.DetailRateMax))
-		if f.err != nil {
-			return nil, f.err.In(`field "bands", entry ` + strconv.Itoa(len(all)))
-		}
-		all = append(all, b)
-	}
-	return all, nil
+func bands(name string, n node) ([]replication.Band, *replication.Error) {
+	return entries(name, n, interest.BandsMax, parseBand)
+}
+
+func parseBand(n node) (b replication.Band, err *replication.Error) {
+	f := parseOnly(n, "the band", "within", "precision", "rate")
+	required(&f, "within", kindNumber, &b.Within, between(interest.WithinMin, interest.WithinMax), `want "within"`)
+	optional(&f, "precision", kindNumber, &b.Precision, between(1, replication.DetailPrecisionMax))
+	optional(&f, "rate", kindNumber, &b.Rate, between(replication.DetailRateMin, replication.DetailRateMax))
+	return b, f.err
 }
 
 // eyes parses from where a client sees: a key, a point, a list of these, or null for nowhere.
@@ -188,15 +182,13 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		e.key("interest").object()
 		e.textField("at", x.At)
 		e.textField("axes", x.Axes.String())
-		e.key("bands").array()
-		for _, b := range x.Bands {
+		writeList(e, "bands", x.Bands, func(b *replication.Band) {
 			e.object()
 			e.floatField("within", b.Within)
 			e.floatField("precision", b.Precision)
 			e.floatField("rate", b.Rate)
 			e.end()
-		}
-		e.end()
+		})
 		if x.Unlink {
 			e.textField("beyond", "unlink")
 		}

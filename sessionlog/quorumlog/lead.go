@@ -106,7 +106,7 @@ func (a *attempt) lose(i int) {
 		return
 	}
 	a.gone[i] = true
-	if count(a.gone) > copies-quorum {
+	if count(a.gone, false) > copies-quorum {
 		a.over = true
 		a.l.giveUp(a.o)
 	}
@@ -130,18 +130,14 @@ func (a *attempt) ask() {
 // all from before the copies forgot a log that ended.
 func (a *attempt) choose() bool {
 	var top ballot
-	n := 0
 	for _, c := range a.known {
-		if c != nil {
-			n++
-			if c.top.compare(top) > 0 {
-				top = c.top
-			}
+		if c != nil && c.top.compare(top) > 0 {
+			top = c.top
 		}
 	}
 	h := history(a.known[:])
 	switch {
-	case n < quorum:
+	case count(a.known, nil) < quorum:
 	case !a.o.follows(h): // without a record that would disturb the edge that leads
 		a.refuse()
 	case top.compare(h.data) > 0 && a.o.tries == 1: // another edge may be about to write
@@ -188,16 +184,10 @@ func (a *attempt) answered(i int, r sessionlog.Answer) {
 // join says that a copy follows. With two of them, the request is carried out over what they had.
 func (a *attempt) join(i int, tail uint64) {
 	a.tails[i] = tail
-	n := 0
-	for _, t := range a.tails {
-		if t != 0 {
-			n++
-		}
-	}
 	switch {
 	case a.ld != nil:
 		a.ld.followers[i].join(tail)
-	case n == quorum:
+	case count(a.tails, 0) == quorum:
 		a.begin()
 	}
 }
@@ -242,9 +232,10 @@ func (a *attempt) begin() {
 	l.store(o, ld, l.states(ld.ballot, o.entries))
 }
 
-func count(list [copies]bool) (n int) {
-	for _, on := range list {
-		n += int(flag(on))
+// count returns how many of the copies have another value than none.
+func count[T comparable](list [copies]T, none T) (n int) {
+	for _, x := range list {
+		n += int(flag(x != none))
 	}
 	return n
 }

@@ -48,11 +48,9 @@ func (k *look) decide() {
 	if k.over || k.o.over {
 		return
 	}
-	n, waiting := 0, k.answered < copies && !k.late
+	n, waiting := count(k.known, nil), k.answered < copies && !k.late
 	for i, c := range k.known {
-		if c != nil {
-			n++
-		} else if waiting && k.l.away(i) {
+		if c == nil && waiting && k.l.away(i) {
 			waiting = false
 		}
 	}

@@ -66,7 +66,7 @@ func (s *storing) done(i int, v fence.Verdict) {
 }
 
 func (s *storing) stored() {
-	switch n := count(s.has); {
+	switch n := count(s.has, false); {
 	case n == quorum && !s.o.over:
 		s.answer()
 	case n < copies || s.l.ending != s:

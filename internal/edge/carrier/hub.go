@@ -2,7 +2,9 @@ package carrier
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -249,11 +251,7 @@ func (h *Hub) Close() {
 func (h *Hub) all() []*Conn {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	list := make([]*Conn, 0, len(h.conns))
-	for _, c := range h.conns {
-		list = append(list, c)
-	}
-	return list
+	return slices.Collect(maps.Values(h.conns))
 }
 
 // Stats returns the counters.

@@ -45,10 +45,6 @@ func (c *messages) receive(now time.Time, ev *dnp.Event) {
 	case ev.Reliable:
 		m.Header[subject.HeaderNumber] = strconv.FormatUint(ev.Number, 10)
 	}
-	if c.announced {
-		c.publish(m)
-		return
-	}
 	c.wait(now, len(m.Data), func() { c.publish(m) })
 }
 

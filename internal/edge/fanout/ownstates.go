@@ -173,9 +173,7 @@ func (o *ownStates) removeAll() {
 
 func (o *ownStates) repeatAll(now time.Time) {
 	for _, own := range o.list {
-		if own.repeat.pending() {
-			own.repeat.want(now)
-		}
+		own.repeat.renew(now)
 	}
 	for _, d := range o.drops {
 		d.repeat.want(now)

@@ -41,24 +41,10 @@ type recycling struct {
 	lap     bool // the session comes to the end of a lap
 }
 
-// fewLinkIDs tells game servers that the LinkIds of a session are nearly used up.
-func (s *Session) fewLinkIDs(now time.Time) {
-	s.counts.LinkIDsFew++
-	s.emit(now, replication.Event{Type: replication.EventRecycle})
-	s.recycle(now)
-}
-
-// noLinkIDs tells game servers that a session has no LinkId left, and ends it.
-func (s *Session) noLinkIDs(now time.Time) {
-	s.counts.LinkIDsUsedUp++
-	s.emit(now, replication.Event{Type: replication.EventRecycle, Reason: reasonUsedUp})
-	s.recycle(now)
-}
-
-// lapNear tells game servers that a session comes to the end of a lap.
-func (s *Session) lapNear(now time.Time) {
-	s.counts.Laps++
-	s.emit(now, replication.Event{Type: replication.EventRecycle, Reason: reasonLap})
+// recycleSoon counts and tells game servers, with a reason, that a session needs another connection.
+func (s *Session) recycleSoon(now time.Time, counter *uint64, reason string) {
+	*counter++
+	s.emit(now, replication.Event{Type: replication.EventRecycle, Reason: reason})
 	s.recycle(now)
 }
 

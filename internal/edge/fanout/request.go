@@ -46,6 +46,13 @@ func (r *repeater) sent(now time.Time, next *time.Time) {
 
 func (r *repeater) stop() { *r = repeater{} }
 
+// renew makes the request due at once if it is under way.
+func (r *repeater) renew(now time.Time) {
+	if r.pending() {
+		r.want(now)
+	}
+}
+
 // pending reports whether the request is due, at once or later.
 func (r *repeater) pending() bool { return !r.due.IsZero() }
 
@@ -144,10 +151,6 @@ func (p *peer) writeHeader(number uint32) map[string]string {
 // emit publishes an event of the session for game servers, when they know of the client.
 func (p *peer) emit(now time.Time, ev replication.Event) {
 	ev = p.fill(now, ev)
-	if p.announced {
-		p.Emit(ev)
-		return
-	}
 	p.wait(now, eventSize, func() { p.Emit(ev) })
 }
 

@@ -130,11 +130,11 @@ func (s *Session) Handle(now time.Time, ev *dnp.Event) {
 	case dnp.EventTooLarge:
 		s.tooLarge(now, ev)
 	case dnp.EventRecycle:
-		s.fewLinkIDs(now)
+		s.recycleSoon(now, &s.counts.LinkIDsFew, "")
 	case dnp.EventUsedUp:
-		s.noLinkIDs(now)
+		s.recycleSoon(now, &s.counts.LinkIDsUsedUp, reasonUsedUp)
 	case dnp.EventLap:
-		s.lapNear(now)
+		s.recycleSoon(now, &s.counts.Laps, reasonLap)
 	}
 }
 

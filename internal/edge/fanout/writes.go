@@ -178,9 +178,7 @@ func (w *writes) acknowledge() {
 
 func (w *writes) repeatAll(now time.Time) {
 	for _, wr := range w.list {
-		if wr.repeat.pending() {
-			wr.repeat.want(now)
-		}
+		wr.repeat.renew(now)
 	}
 }
 

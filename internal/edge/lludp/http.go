@@ -62,9 +62,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want text/xml", http.StatusUnsupportedMediaType)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
-	if err != nil {
-		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	body, ok := readBody(w, r)
+	if !ok {
 		return
 	}
 	c, err := parseCall(body)
@@ -80,6 +79,15 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(answer(members...)) // the viewer is gone
+}
+
+// readBody reads the body of a request, which it answers if that is too long.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
+	if err != nil {
+		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	}
+	return body, err == nil
 }
 
 // refusal is the answer to a login that is refused.
@@ -238,9 +246,9 @@ func (s *Server) seed(w http.ResponseWriter, r *http.Request) {
 	if s.owner(w, r) == nil {
 		return
 	}
-	var list []pair
+	var list []member
 	for _, name := range capabilities {
-		list = append(list, pair{name, s.base(r) + SeedPath + r.PathValue("secret") + "/" + name})
+		list = append(list, member{name, s.base(r) + SeedPath + r.PathValue("secret") + "/" + name})
 	}
 	reply(w, list)
 }
@@ -251,17 +259,16 @@ func (s *Server) capability(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
-	if err != nil {
-		http.Error(w, "want at most 32 KiB", http.StatusRequestEntityTooLarge)
+	body, ok := readBody(w, r)
+	if !ok {
 		return
 	}
 	switch name := r.PathValue("capability"); {
 	case name == "EventQueueGet":
 		id := p.poll.wait(r.Context(), p.gone, wantsNoMore(body))
-		reply(w, []pair{{"id", id}, {"events", []any{}}})
+		reply(w, []member{{"id", id}, {"events", []any{}}})
 	case strings.HasPrefix(name, "Fetch"): // every folder is empty
-		reply(w, []pair{{"folders", []any{[]pair{{"version", 1}, {"descendents", 0}, {"categories", []any{}}, {"items", []any{}}}}}})
+		reply(w, []member{{"folders", []any{[]member{{"version", 1}, {"descendents", 0}, {"categories", []any{}}, {"items", []any{}}}}}})
 	default:
 		http.NotFound(w, r)
 	}

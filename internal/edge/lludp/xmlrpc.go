@@ -121,43 +121,52 @@ func (r *callReader) end(element string) {
 	}
 }
 
-// A member is a member of a struct in an answer.
+// A member is a member of a struct in XML-RPC, or an entry of a map in LLSD.
 type member struct {
 	name  string
 	value any // string, int, []any or []member
 }
 
+// A notation has the tags before and behind values, and their parts.
+type notation struct{ value, integer, array, members, member, name [2]string }
+
+var xmlRPC = notation{
+	value: [2]string{"<value>", "</value>"}, integer: [2]string{"<int>", "</int>"}, array: [2]string{"<array><data>", "</data></array>"},
+	members: [2]string{"<struct>", "</struct>"}, member: [2]string{"<member>", "</member>"}, name: [2]string{"<name>", "</name>"},
+}
+
 // answer returns the XML-RPC answer with a struct.
 func answer(members ...member) []byte {
 	b := append([]byte(xml.Header), "<methodResponse><params><param>"...)
-	b = appendXML(b, members)
+	b = xmlRPC.append(b, members)
 	return append(b, "</param></params></methodResponse>\n"...)
 }
 
-func appendXML(b []byte, value any) []byte {
-	b = append(b, "<value>"...)
+func (n *notation) append(b []byte, value any) []byte {
+	b = append(b, n.value[0]...)
 	switch v := value.(type) {
 	case int:
-		b = fmt.Appendf(b, "<int>%d</int>", v)
+		b = fmt.Appendf(b, "%s%d%s", n.integer[0], v, n.integer[1])
 	case string:
 		b = append(escape(append(b, "<string>"...), v), "</string>"...)
 	case []any:
-		b = append(b, "<array><data>"...)
+		b = append(b, n.array[0]...)
 		for _, x := range v {
-			b = appendXML(b, x)
+			b = n.append(b, x)
 		}
-		b = append(b, "</data></array>"...)
+		b = append(b, n.array[1]...)
 	case []member:
-		b = append(b, "<struct>"...)
+		b = append(b, n.members[0]...)
 		for _, m := range v {
-			b = append(escape(append(b, "<member><name>"...), m.name), "</name>"...)
-			b = append(appendXML(b, m.value), "</member>"...)
+			b = append(append(b, n.member[0]...), n.name[0]...)
+			b = append(escape(b, m.name), n.name[1]...)
+			b = append(n.append(b, m.value), n.member[1]...)
 		}
-		b = append(b, "</struct>"...)
+		b = append(b, n.members[1]...)
 	default:
-		panic(fmt.Sprintf("lludp: an answer has no form for %T", value))
+		panic(fmt.Sprintf("lludp: there is no form for %T", value))
 	}
-	return append(b, "</value>"...)
+	return append(b, n.value[1]...)
 }
 
 // escape appends a text for XML.

@@ -85,7 +85,7 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestLLSD(t *testing.T) {
-	got := llsd([]pair{{"id", 7}, {"a<b", "c&d"}, {"events", []any{}}, {"list", []any{[]pair{}}}})
+	got := llsd([]member{{"id", 7}, {"a<b", "c&d"}, {"events", []any{}}, {"list", []any{[]member{}}}})
 	want := `<llsd><map><key>id</key><integer>7</integer><key>a&lt;b</key><string>c&amp;d</string><key>events</key><array></array><key>list</key><array><map></map></array></map></llsd>` + "\n"
 	if string(got) != want {
 		t.Errorf("LLSD is\n%s, want\n%s", got, want)

@@ -1,6 +1,7 @@
 package variant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -194,20 +195,15 @@ func (s state) Set(i int, enc []byte) error {
 	return s.SetAt(i, v)
 }
 
+// endings are what a peer is told for reasons of the edge, other than protocol.Leaving.
+var endings = map[carrier.Reason]protocol.Reason{
+	carrier.Full: protocol.Full, carrier.TooMany: protocol.TooMany, carrier.NotReady: protocol.NotReady, carrier.Over: protocol.Over,
+}
+
 // reason returns what a peer is told about the end of its DNP client, or that there is none.
 func (a *Adapter) reason(err error) protocol.Reason {
 	if ended, ok := errors.AsType[*adapter.Ended](err); ok {
-		switch ended.Reason {
-		case carrier.Full:
-			return protocol.Full
-		case carrier.TooMany:
-			return protocol.TooMany
-		case carrier.NotReady:
-			return protocol.NotReady
-		case carrier.Over:
-			return protocol.Over
-		}
-		return protocol.Leaving
+		return cmp.Or(endings[ended.Reason], protocol.Leaving)
 	}
 	end, ok := errors.AsType[*client.EndError](err)
 	switch {

@@ -119,7 +119,7 @@ func (s *wsPeer) write() {
 			}
 		}
 		if ended {
-			s.socket.Close(closing(reason))
+			s.socket.Close(closings[reason])
 			return
 		}
 		timer.Reset(time.Until(due))
@@ -130,27 +130,11 @@ func (s *wsPeer) write() {
 	}
 }
 
-// closing returns how a WebSocket is closed, after the peer was told the reason in a message.
-func closing(r protocol.Reason) carrier.Reason {
-	switch r {
-	case protocol.Gone:
-		return carrier.Lost
-	case protocol.Leaving:
-		return carrier.Leaving
-	case protocol.Full:
-		return carrier.Full
-	case protocol.TooMany:
-		return carrier.TooMany
-	case protocol.NotReady:
-		return carrier.NotReady
-	case protocol.Silent:
-		return carrier.Silent
-	case protocol.Slow:
-		return carrier.Slow
-	case protocol.Malformed, protocol.Version:
-		return carrier.Malformed
-	}
-	return carrier.Over
+// closings are how a WebSocket is closed, after the peer was told the reason in a message.
+var closings = map[protocol.Reason]carrier.Reason{
+	protocol.Gone: carrier.Lost, protocol.Leaving: carrier.Leaving, protocol.Full: carrier.Full, protocol.TooMany: carrier.TooMany,
+	protocol.NotReady: carrier.NotReady, protocol.Silent: carrier.Silent, protocol.Slow: carrier.Slow,
+	protocol.Malformed: carrier.Malformed, protocol.Version: carrier.Malformed, protocol.Over: carrier.Over, protocol.Refused: carrier.Over,
 }
 
 // A batch collects messages that are valid for a moment only.

@@ -33,51 +33,56 @@ const (
 // The bodies below are those of the message template, field by field. Multi-byte fields are little endian. Text has a length of
 // one or two bytes (Variable 1, Variable 2) and ends with a zero, which counts.
 
-// A body is the body of a message that is being built.
-type body struct{ b []byte }
+// Fields of bodies.
+type (
+	u8  = uint8
+	u16 = uint16
+	u32 = uint32
+	u64 = uint64
+	f32 = float32
 
-func (w *body) u8(v ...uint8) { w.b = append(w.b, v...) }
-func (w *body) u16(v uint16)  { w.b = binary.LittleEndian.AppendUint16(w.b, v) }
-func (w *body) u32(v uint32)  { w.b = binary.LittleEndian.AppendUint32(w.b, v) }
-func (w *body) u64(v uint64)  { w.b = binary.LittleEndian.AppendUint64(w.b, v) }
-func (w *body) zero(n int)    { w.b = append(w.b, make([]byte, n)...) }
-func (w *body) uuid(list ...wire.UUID) {
-	for _, u := range list {
-		w.b = append(w.b, u[:]...)
+	zero  int    // so many bytes of unset fields
+	text1 string // Variable 1
+	text2 string // Variable 2
+	data1 []byte // Variable 1, without a zero at its end
+)
+
+// put appends fields to a body.
+func put(b []byte, fields ...any) []byte {
+	for _, field := range fields {
+		switch f := field.(type) {
+		case u8:
+			b = append(b, f)
+		case u16:
+			b = binary.LittleEndian.AppendUint16(b, f)
+		case u32:
+			b = binary.LittleEndian.AppendUint32(b, f)
+		case u64:
+			b = binary.LittleEndian.AppendUint64(b, f)
+		case f32:
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+		case wire.UUID:
+			b = append(b, f[:]...)
+		case zero:
+			b = append(b, make([]byte, f)...)
+		case text1:
+			s := clip(string(f), 254)
+			b = append(append(append(b, u8(len(s)+1)), s...), 0)
+		case text2:
+			b = append(append(binary.LittleEndian.AppendUint16(b, u16(len(f)+1)), f...), 0)
+		case data1:
+			b = append(append(b, u8(len(f))), f...)
+		default:
+			panic("viewer: a body has no such field")
+		}
 	}
-}
-func (w *body) f32(v ...float32) {
-	for _, f := range v {
-		w.u32(math.Float32bits(f))
-	}
-}
-
-func (w *body) text1(s string) {
-	s = clip(s, 254)
-	w.u8(uint8(len(s) + 1))
-	w.b = append(append(w.b, s...), 0)
-}
-
-func (w *body) text2(s string) {
-	w.u16(uint16(len(s) + 1))
-	w.b = append(append(w.b, s...), 0)
-}
-
-func (w *body) data1(p []byte) {
-	w.u8(uint8(len(p)))
-	w.b = append(w.b, p...)
+	return b
 }
 
 // objectHeader begins ObjectUpdate and ImprovedTerseObjectUpdate:
 //
 //	RegionHandle U64, TimeDilation U16 (65535: none), count U8
-func objectHeader(b []byte) []byte {
-	w := body{b}
-	w.u64(regionHandle)
-	w.u16(65535)
-	w.u8(0)
-	return w.b
-}
+func objectHeader(b []byte) []byte { return put(b, regionHandle, u16(65535), u8(0)) }
 
 // objectCount is where the count is.
 const objectCount = 10
@@ -94,36 +99,12 @@ const movable = 0x4 | 0x8 | 0x100
 //	Text Variable 1, TextColor 4 U8 (inverted), MediaURL Variable 1, PSBlock Variable 1, ExtraParams Variable 1,
 //	Sound, OwnerID UUID, Gain F32, Flags U8, Radius F32, JointType U8, JointPivot, JointAxisOrAnchor 3 F32
 func appendObject(b []byte, id uint32, full wire.UUID, crc uint32, pos [3]float32, rot [4]float32, flags uint32, text string) []byte {
-	w := body{b}
-	w.u32(id)
-	w.u8(0)
-	w.uuid(full)
-	w.u32(crc)
-	w.u8(9, 3, 0)
-	w.f32(.5, .5, .5)
-	w.u8(60)
-	w.f32(pos[:]...)
-	w.zero(24)
-	w.f32(rot[0], rot[1], rot[2])
-	w.zero(12)
-	w.u32(0)
-	w.u32(flags)
-	w.u8(16, 1) // path: line; profile: square
-	w.zero(4)
-	w.u8(100, 100)
-	w.zero(9)
-	w.zero(6)
-	w.u16(0)
-	w.u8(0)
-	w.u16(0)
-	w.u16(0)
-	w.text1(text)
-	w.zero(4)
-	w.u8(0, 0)
-	w.u8(1, 0) // no extra parameters
-	w.zero(32)
-	w.zero(4 + 1 + 4 + 1 + 24)
-	return w.b
+	return put(b, id, u8(0), full, crc, u8(9), u8(3), u8(0), f32(.5), f32(.5), f32(.5),
+		u8(60), pos[0], pos[1], pos[2], zero(24), rot[0], rot[1], rot[2], zero(12), u32(0), flags,
+		u8(16), u8(1), zero(4), u8(100), u8(100), zero(9), // path: line; profile: square
+		zero(6), u16(0), u8(0), u16(0), u16(0),
+		text1(text), zero(4), u8(0), u8(0), u8(1), u8(0), // no extra parameters
+		zero(32), zero(4+1+4+1+24))
 }
 
 // objectSize is the size of an object without its text.
@@ -161,12 +142,11 @@ func unit(f float32) uint16 { return uint16(min(max(f+1, 0), 2)*(65535.0/2) + .5
 //
 //	count U8, ID U32 …
 func appendKill(b []byte, ids []uint32) []byte {
-	w := body{b}
-	w.u8(uint8(len(ids)))
+	b = put(b, u8(len(ids)))
 	for _, id := range ids {
-		w.u32(id)
+		b = put(b, id)
 	}
-	return w.b
+	return b
 }
 
 // appendRegionHandshake is RegionHandshake:
@@ -175,23 +155,9 @@ func appendKill(b []byte, ids []uint32) []byte {
 //	CacheID, TerrainBase0 … TerrainDetail3 UUID, 4 TerrainStartHeight, 4 TerrainHeightRange F32, RegionID UUID, CPUClassID, CPURatio S32,
 //	ColoName, ProductSKU, ProductName Variable 1, count U8, RegionFlagsExtended, RegionProtocols U64
 func appendRegionHandshake(b []byte, name string) []byte {
-	w := body{b}
-	w.u32(0)
-	w.u8(13)
-	w.text1(name)
-	w.zero(16)
-	w.u8(0)
-	w.f32(20, 1)
-	w.zero(9 * 16)
-	w.zero(8 * 4)
-	w.uuid(objectUUID("region " + name))
-	w.zero(8)
-	w.text1("")
-	w.text1("")
-	w.text1("dnprelay")
-	w.u8(1)
-	w.zero(16)
-	return w.b
+	return put(b, u32(0), u8(13), text1(name), zero(16), u8(0), f32(20), f32(1),
+		zero(9*16), zero(8*4), objectUUID("region "+name), zero(8),
+		text1(""), text1(""), text1("dnprelay"), u8(1), zero(16))
 }
 
 // appendRegionInfo is RegionInfo:
@@ -200,24 +166,9 @@ func appendRegionHandshake(b []byte, name string) []byte {
 //	BillableFactor, ObjectBonusFactor, WaterHeight, TerrainRaiseLimit, TerrainLowerLimit F32, PricePerMeter, RedirectGridX, RedirectGridY S32,
 //	UseEstateSun U8, SunHour F32, ProductSKU, ProductName Variable 1, MaxAgents32, HardMaxAgents, HardMaxObjects U32, 0 U8, 0 U8
 func appendRegionInfo(b []byte, agent, session wire.UUID, name string) []byte {
-	w := body{b}
-	w.uuid(agent, session)
-	w.text1(name)
-	w.u32(1)
-	w.u32(1)
-	w.u32(0)
-	w.u8(13, 100)
-	w.f32(1, 1, 20, 0, 0)
-	w.zero(12)
-	w.u8(0)
-	w.f32(0)
-	w.text1("")
-	w.text1("dnprelay")
-	w.u32(100)
-	w.u32(100)
-	w.u32(objectsHard)
-	w.u8(0, 0)
-	return w.b
+	return put(b, agent, session, text1(name), u32(1), u32(1), u32(0), u8(13), u8(100),
+		f32(1), f32(1), f32(20), f32(0), f32(0), zero(12),
+		u8(0), f32(0), text1(""), text1("dnprelay"), u32(100), u32(100), u32(objectsHard), u8(0), u8(0))
 }
 
 // objectsHard is the number of objects that the region is said to hold.
@@ -227,56 +178,28 @@ const objectsHard = 15000
 //
 //	AgentID UUID, Flags U32, count U8, X, Y U16, Name Variable 1, Access U8, RegionFlags U32, WaterHeight, Agents U8, MapImageID UUID
 func appendMapBlock(b []byte, agent wire.UUID, flags uint32, name string) []byte {
-	w := body{b}
-	w.uuid(agent)
-	w.u32(flags)
-	w.u8(1)
-	w.u16(regionGrid)
-	w.u16(regionGrid)
-	w.text1(name)
-	w.u8(13)
-	w.u32(0)
-	w.u8(20, 0)
-	w.zero(16)
-	return w.b
+	return put(b, agent, flags, u8(1), u16(regionGrid), u16(regionGrid), text1(name), u8(13), u32(0), u8(20), u8(0), zero(16))
 }
 
 // appendMovementComplete is AgentMovementComplete:
 //
 //	AgentID, SessionID UUID, Position, LookAt 3 F32, RegionHandle U64, Timestamp U32, ChannelVersion Variable 2
 func appendMovementComplete(b []byte, agent, session wire.UUID, seconds uint32) []byte {
-	w := body{b}
-	w.uuid(agent, session)
-	w.f32(centre, centre, ground, 1, 0, 0)
-	w.u64(regionHandle)
-	w.u32(seconds)
-	w.text2("dnprelay")
-	return w.b
+	return put(b, agent, session, f32(centre), f32(centre), f32(ground), f32(1), f32(0), f32(0), regionHandle, seconds, text2("dnprelay"))
 }
 
 // appendWearables is AgentWearablesUpdate of an agent without any:
 //
 //	AgentID, SessionID UUID, SerialNum U32, 0 U8
 func appendWearables(b []byte, agent, session wire.UUID) []byte {
-	w := body{b}
-	w.uuid(agent, session)
-	w.u32(1)
-	w.u8(0)
-	return w.b
+	return put(b, agent, session, u32(1), u8(0))
 }
 
 // appendAgentData is AgentDataUpdate:
 //
 //	AgentID UUID, FirstName, LastName, GroupTitle Variable 1, ActiveGroupID UUID, GroupPowers U64, GroupName Variable 1
 func appendAgentData(b []byte, agent wire.UUID, first, last string) []byte {
-	w := body{b}
-	w.uuid(agent)
-	w.text1(first)
-	w.text1(last)
-	w.text1("")
-	w.zero(24)
-	w.text1("")
-	return w.b
+	return put(b, agent, text1(first), text1(last), text1(""), zero(24), text1(""))
 }
 
 // A name is an entry of UUIDNameReply: ID UUID, FirstName, LastName Variable 1. A count U8 precedes them.
@@ -286,14 +209,11 @@ type name struct {
 }
 
 func appendNames(b []byte, names []name) []byte {
-	w := body{b}
-	w.u8(uint8(len(names)))
+	b = put(b, u8(len(names)))
 	for _, n := range names {
-		w.uuid(n.id)
-		w.text1(n.first)
-		w.text1(n.last)
+		b = put(b, n.id, text1(n.first), text1(n.last))
 	}
-	return w.b
+	return b
 }
 
 // A player is an entry of CoarseLocationUpdate.
@@ -306,48 +226,33 @@ type player struct {
 //
 //	count U8, X, Y, Z U8 …, You S16 (-1: none), Prey S16, count U8, AgentID UUID …
 func appendCoarse(b []byte, players []player, you int16) []byte {
-	w := body{b}
-	w.u8(uint8(len(players)))
+	b = put(b, u8(len(players)))
 	for _, p := range players {
-		w.u8(p.at[:]...)
+		b = append(b, p.at[:]...)
 	}
-	w.u16(uint16(you))
-	w.u16(0xFFFF)
-	w.u8(uint8(len(players)))
+	b = put(b, u16(you), u16(0xFFFF), u8(len(players)))
 	for _, p := range players {
-		w.uuid(p.id)
+		b = put(b, p.id)
 	}
-	return w.b
+	return b
 }
 
 // appendChat is ChatFromSimulator:
 //
 //	FromName Variable 1, SourceID, OwnerID UUID, SourceType U8 (2: object), ChatType U8 (1: say), Audible U8 (1), Position 3 F32, Message Variable 2
 func appendChat(b []byte, from, text string) []byte {
-	w := body{b}
-	w.text1(from)
-	w.uuid(objectUUID(from))
-	w.zero(16)
-	w.u8(2, 1, 1)
-	w.f32(centre, centre, ground)
-	w.text2(text)
-	return w.b
+	return put(b, text1(from), objectUUID(from), zero(16), u8(2), u8(1), u8(1), f32(centre), f32(centre), f32(ground), text2(text))
 }
 
 // appendGeneric is GenericMessage:
 //
 //	AgentID, SessionID, TransactionID UUID, Method Variable 1, Invoice UUID, count U8, Parameter Variable 1 …
 func appendGeneric(b []byte, agent, session wire.UUID, method string, parameters [][]byte) []byte {
-	w := body{b}
-	w.uuid(agent, session)
-	w.zero(16)
-	w.text1(method)
-	w.zero(16)
-	w.u8(uint8(len(parameters)))
+	b = put(b, agent, session, zero(16), text1(method), zero(16), u8(len(parameters)))
 	for _, p := range parameters {
-		w.data1(p)
+		b = put(b, data1(p))
 	}
-	return w.b
+	return b
 }
 
 // genericSize is the size of a GenericMessage without its parameters, each of which has a byte more than its data.
@@ -357,20 +262,12 @@ const genericSize = 16*4 + 1 + 1
 //
 //	AgentID, SessionID UUID, count U8, ItemID UUID (zero: no items)
 func appendLogoutReply(b []byte, agent, session wire.UUID) []byte {
-	w := body{b}
-	w.uuid(agent, session)
-	w.u8(1)
-	w.zero(16)
-	return w.b
+	return put(b, agent, session, u8(1), zero(16))
 }
 
 // appendKick is KickUser:
 //
 //	TargetIP 4 U8, TargetPort U16, AgentID, SessionID UUID, Reason Variable 2
 func appendKick(b []byte, agent, session wire.UUID, reason string) []byte {
-	w := body{b}
-	w.zero(6)
-	w.uuid(agent, session)
-	w.text2(reason)
-	return w.b
+	return put(b, zero(6), agent, session, text2(reason))
 }

@@ -132,10 +132,10 @@ var parsers = map[string]func(p []byte) (any, error){
 		flags, name, err := parseMapName(r)
 		return []any{flags, name}, err
 	}),
-	"UUIDNameRequest": func(p []byte) (any, error) { return pair(parseNames(nil, reader{p: p})) },
+	"UUIDNameRequest": func(p []byte) (any, error) { return pair(parseNames(reader{p: p})) },
 	"AgentUpdate":     identifiedBody(func(r reader) (any, error) { return pair(parseAgent(r)) }),
 	"GenericMessage": identifiedBody(func(r reader) (any, error) {
-		method, parameters, err := parseGeneric(nil, r)
+		method, parameters, err := parseGeneric(r)
 		return []any{method, parameters}, err
 	}),
 }

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	dnp "github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/lludp"
 	"github.com/dnprelay/dnprelay/lludp/wire"
-	"github.com/dnprelay/dnprelay/lludp/wire/wiretest"
 )
 
 // A thing is a State for tests.
@@ -128,6 +129,24 @@ type toEdge struct{ t *viewerTest }
 func (f toEdge) Datagram(size int) []byte { return make([]byte, 0, size) }
 func (f toEdge) Send(b []byte)            { f.t.queue = append(f.t.queue, bytes.Clone(b)) }
 
+// messageNames are the names of messages in the template.
+var messageNames = sync.OnceValue(func() map[wire.Number]string {
+	text, err := os.ReadFile("../../../../lludp/wire/testdata/template.txt")
+	if err != nil {
+		panic(err)
+	}
+	names := make(map[wire.Number]string)
+	for line := range strings.Lines(string(text)) {
+		var n wire.Number
+		var name string
+		if _, err := fmt.Sscanf(line, "%x %s", &n, &name); err != nil {
+			panic(err)
+		}
+		names[n] = name
+	}
+	return names
+})
+
 // settle brings what the test's circuit wants to say to the Viewer.
 func (t *viewerTest) settle() {
 	for len(t.queue) > 0 {
@@ -139,7 +158,7 @@ func (t *viewerTest) settle() {
 
 // note logs a packet of the Viewer.
 func (t *viewerTest) note(p wire.Packet) {
-	s := wiretest.Name(p.Number)
+	s := messageNames()[p.Number]
 	r := reader{p: p.Body}
 	switch p.Number {
 	case wire.ObjectUpdate:
@@ -170,7 +189,7 @@ func (t *viewerTest) note(p wire.Packet) {
 		s += " " + text(r.data2())
 	case wire.GenericMessage:
 		_, r, _ = identify(p.Body)
-		method, list, _ := parseGeneric(nil, r)
+		method, list, _ := parseGeneric(r)
 		s += " " + method
 		for _, p := range list {
 			s += fmt.Sprintf(" %.20q", p)

@@ -214,7 +214,7 @@ func describe(o *Object) [][]byte {
 
 // generic takes GenericMessage.
 func (v *Viewer) generic(r reader) error {
-	method, parameters, err := parseGeneric(nil, r)
+	method, parameters, err := parseGeneric(r)
 	if err != nil {
 		return err
 	}

@@ -10,10 +10,10 @@ import (
 // genuine reports whether a datagram may be the viewer's. It is asked before the circuit remembers the number of the packet: somebody
 // who forges the address of the viewer does not know its session, and must not take its numbers.
 func (v *Viewer) genuine(datagram []byte) bool {
-	if v.cfg.Scratch == nil {
-		v.cfg.Scratch = new(wire.Scratch)
+	if v.scratch == nil {
+		v.scratch = new(wire.Scratch)
 	}
-	m, err := wire.Parse(datagram, v.cfg.Scratch)
+	m, err := wire.Parse(datagram, v.scratch)
 	if err != nil {
 		return v.circuit != nil // which counts the error
 	}
@@ -149,8 +149,7 @@ const namesIn = 7
 
 // names answers UUIDNameRequest. Every id gets an answer, because viewers wait for it.
 func (v *Viewer) names(r reader) error {
-	var ids []wire.UUID
-	ids, err := parseNames(ids, r)
+	ids, err := parseNames(r)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,16 @@ func (r *reader) vector() (v [3]float32) {
 	return v
 }
 
+// blocks reads the blocks of a body, whose number is a byte, and appends them.
+func blocks[T any](list []T, r *reader, read func() T) []T {
+	for range r.u8() {
+		if x := read(); !r.short {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
 func (r *reader) err() error {
 	if r.short {
 		return errTruncated
@@ -114,7 +124,7 @@ const (
 //
 //	count U8, ID U32, Type U8, Data Variable 1 (position 3 F32, rotation x y z F32, scale 3 F32: those that Type says) …
 func parseMoves(list []move, r reader) ([]move, error) {
-	for range r.u8() {
+	list = blocks(list, &r, func() move {
 		m := move{id: r.u32(), kind: r.u8()}
 		data := reader{p: r.data1()}
 		if m.kind&moveTo != 0 {
@@ -123,11 +133,9 @@ func parseMoves(list []move, r reader) ([]move, error) {
 		if m.kind&moveTurn != 0 {
 			m.rotation = data.vector()
 		}
-		if data.short || r.short {
-			return list, errTruncated
-		}
-		list = append(list, m)
-	}
+		r.short = r.short || data.short
+		return m
+	})
 	return list, r.err()
 }
 
@@ -135,14 +143,10 @@ func parseMoves(list []move, r reader) ([]move, error) {
 //
 //	count U8, CacheMissType U8, ID U32 …
 func parseRequested(list []uint32, r reader) ([]uint32, error) {
-	for range r.u8() {
+	list = blocks(list, &r, func() uint32 {
 		r.u8()
-		id := r.u32()
-		if r.short {
-			return list, errTruncated
-		}
-		list = append(list, id)
-	}
+		return r.u32()
+	})
 	return list, r.err()
 }
 
@@ -176,14 +180,8 @@ func parseMapName(r reader) (flags uint32, name string, err error) {
 // parseNames parses UUIDNameRequest, which has no identity:
 //
 //	count U8, ID UUID …
-func parseNames(list []wire.UUID, r reader) ([]wire.UUID, error) {
-	for range r.u8() {
-		id := r.uuid()
-		if r.short {
-			return list, errTruncated
-		}
-		list = append(list, id)
-	}
+func parseNames(r reader) ([]wire.UUID, error) {
+	list := blocks(nil, &r, r.uuid)
 	return list, r.err()
 }
 
@@ -207,19 +205,13 @@ func parseAgent(r reader) (a agent, err error) {
 	return a, r.err()
 }
 
-// parseGeneric parses the rest of GenericMessage, and appends its parameters, which alias the body:
+// parseGeneric parses the rest of GenericMessage, and its parameters, which alias the body:
 //
 //	TransactionID UUID, Method Variable 1, Invoice UUID, count U8, Parameter Variable 1 …
-func parseGeneric(list [][]byte, r reader) (method string, parameters [][]byte, err error) {
+func parseGeneric(r reader) (method string, parameters [][]byte, err error) {
 	r.uuid()
 	method = text(r.data1())
 	r.uuid()
-	for range r.u8() {
-		p := r.data1()
-		if r.short {
-			return "", list, errTruncated
-		}
-		list = append(list, p)
-	}
-	return method, list, r.err()
+	parameters = blocks(nil, &r, r.data1)
+	return method, parameters, r.err()
 }

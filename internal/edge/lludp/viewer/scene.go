@@ -57,36 +57,56 @@ const (
 	inQuiet             // it is at rest, and the viewer has not confirmed it
 )
 
+// A fifo is a list from whose front things are taken.
+type fifo[T any] struct {
+	l  []T
+	at int
+}
+
+func (f *fifo[T]) add(x T) { f.l = append(f.l, x) }
+
+// first returns what comes first, or the zero value.
+func (f *fifo[T]) first() (x T) {
+	if f.at == len(f.l) {
+		f.l, f.at = f.l[:0], 0
+		return x
+	}
+	return f.l[f.at]
+}
+
+// drop removes what comes first.
+func (f *fifo[T]) drop() {
+	clear(f.l[f.at : f.at+1])
+	f.at++
+	if f.at >= 64 && 2*f.at >= len(f.l) {
+		n := copy(f.l, f.l[f.at:])
+		clear(f.l[n:])
+		f.l, f.at = f.l[:n], 0
+	}
+}
+
 // A queue is a list of objects, in which each is once: mark says so in Object.queued. An object may leave it early by losing the mark.
 type queue struct {
 	mark uint8
-	l    []*Object
-	at   int
+	fifo[*Object]
 }
 
 func (q *queue) push(o *Object) {
-	if o.queued&q.mark != 0 || o.gone {
-		return
+	if o.queued&q.mark == 0 && !o.gone {
+		o.queued |= q.mark
+		q.add(o)
 	}
-	if q.at >= 256 && 2*q.at >= len(q.l) {
-		n := copy(q.l, q.l[q.at:])
-		clear(q.l[n:])
-		q.l, q.at = q.l[:n], 0
-	}
-	o.queued |= q.mark
-	q.l = append(q.l, o)
 }
 
 // peek returns what pop will return, or nil.
 func (q *queue) peek() *Object {
-	for ; q.at < len(q.l); q.at++ {
-		if o := q.l[q.at]; o.queued&q.mark != 0 && !o.gone {
+	for {
+		o := q.first()
+		if o == nil || o.queued&q.mark != 0 && !o.gone {
 			return o
 		}
-		q.l[q.at] = nil
+		q.drop()
 	}
-	q.l, q.at = q.l[:0], 0
-	return nil
 }
 
 // pop returns the next object, or nil.
@@ -94,8 +114,7 @@ func (q *queue) pop() *Object {
 	o := q.peek()
 	if o != nil {
 		o.queued &^= q.mark
-		q.l[q.at] = nil
-		q.at++
+		q.drop()
 	}
 	return o
 }
@@ -122,31 +141,7 @@ type parcel struct {
 }
 
 // A shelf is parcels in the order in which they are due.
-type shelf struct {
-	l  []*parcel
-	at int
-}
-
-func (s *shelf) add(p *parcel) { s.l = append(s.l, p) }
-
-// first returns the parcel that is due first, or nil.
-func (s *shelf) first() *parcel {
-	if s.at == len(s.l) {
-		s.l, s.at = s.l[:0], 0
-		return nil
-	}
-	return s.l[s.at]
-}
-
-func (s *shelf) drop() {
-	s.l[s.at] = nil
-	s.at++
-	if s.at >= 64 && 2*s.at >= len(s.l) {
-		n := copy(s.l, s.l[s.at:])
-		clear(s.l[n:])
-		s.l, s.at = s.l[:n], 0
-	}
-}
+type shelf = fifo[*parcel]
 
 // A kill is a KillObject that left. It is repeated, which does no harm.
 type kill struct {

@@ -14,9 +14,6 @@ type Config struct {
 	Opening wire.Opening
 	First   string // the name of the agent
 	Last    string
-
-	// Scratch may be shared by all viewers that one goroutine serves at a time; nil makes one.
-	Scratch *wire.Scratch
 }
 
 // Times and numbers of a viewer, all arbitrary.
@@ -47,6 +44,7 @@ const (
 type Viewer struct {
 	cfg     Config
 	stage   stage
+	scratch *wire.Scratch // nil before the first datagram
 	circuit *lludp.Circuit
 	scene   scene
 	outbox  outbox
@@ -176,10 +174,7 @@ func (v *Viewer) Advance(now time.Time, out lludp.Sender) {
 }
 
 func (v *Viewer) open(now time.Time) {
-	if v.cfg.Scratch == nil {
-		v.cfg.Scratch = new(wire.Scratch)
-	}
-	c, err := lludp.New(now, lludp.Config{Window: window, WindowBytes: windowSize, Scratch: v.cfg.Scratch})
+	c, err := lludp.New(now, lludp.Config{Window: window, WindowBytes: windowSize, Scratch: v.scratch})
 	if err != nil {
 		panic(fmt.Sprintf("viewer: the configuration of the circuit: %v", err)) // it is constant
 	}

@@ -48,10 +48,9 @@ func TestLongLabel(t *testing.T) {
 	if want := s.key + "\ntitle=" + strings.Repeat("t", 254-len("\ntitle=")-100); got != want {
 		t.Errorf("the label has %d bytes: %q", len(got), got)
 	}
-	var w body
-	w.text1(strings.Repeat("x", 300))
-	if len(w.b) != 256 || w.b[0] != 255 || w.b[254] != 'x' || w.b[255] != 0 {
-		t.Errorf("a long text is %d bytes: %x", len(w.b), w.b)
+	b := put(nil, text1(strings.Repeat("x", 300)))
+	if len(b) != 256 || b[0] != 255 || b[254] != 'x' || b[255] != 0 {
+		t.Errorf("a long text is %d bytes: %x", len(b), b)
 	}
 }
 
@@ -157,12 +156,12 @@ func TestWrites(t *testing.T) {
 	v.arrives()
 	v.want("two objects", `ObjectUpdate 1@[128 128 25]* "door\nopen=[0]\nname=[0]" 2@[128 128 25] "wall"`)
 
-	write := func(id uint32, kind uint8, f ...float32) []byte {
-		w := body{v.identified(1)}
-		w.u32(id)
-		w.u8(kind, uint8(4*len(f)))
-		w.f32(f...)
-		return w.b
+	write := func(id uint32, kind uint8, numbers ...float32) []byte {
+		b := put(v.identified(1), id, kind, u8(4*len(numbers)))
+		for _, f := range numbers {
+			b = put(b, f)
+		}
+		return b
 	}
 	v.pass(flushPause)
 	v.says("the viewer moves the door", multipleObjectUpdate, write(1, moveTo|moveTurn, 130, 127, 26, 0, 0, .6), "set door 0 [2 1 1]", "set door 3 [0 0.6000000238418579 0 0.799999982118606]")
@@ -195,12 +194,8 @@ func TestRepair(t *testing.T) {
 	v.arrives()
 	v.pass(flushPause)
 	v.log = nil
-	w := body{v.identified(2)}
-	w.u8(0)
-	w.u32(1)
-	w.u8(0)
-	w.u32(99)
-	v.says("the viewer lacks an object, and has one that is not there", requestMultiple, w.b, "KillObject 99", `ObjectUpdate 1@[128 128 25]* "crate"`)
+	b := put(v.identified(2), u8(0), u32(1), u8(0), u32(99))
+	v.says("the viewer lacks an object, and has one that is not there", requestMultiple, b, "KillObject 99", `ObjectUpdate 1@[128 128 25]* "crate"`)
 }
 
 func TestStatesWithoutAPlace(t *testing.T) {
