@@ -506,8 +506,7 @@ func (e *Endpoint) startGreeted(c *Conn, now instant, out Sender) {
 			c.links.takeDown(id)
 			continue
 		}
-		offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
-		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]})
+		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: id, data: standIn(id)})
 		if !e.cfg.Logged {
 			c.transmit(number, o, now, out)
 		}
@@ -658,17 +657,12 @@ func (e *Endpoint) closeSilent(now instant, out Sender) {
 			e.sendGreeting(addr, now, out)
 		default:
 			e.silent.remove(u)
-			e.endSilent(addr, out)
+			if proven := e.unproven.find(addr); proven != nil {
+				e.unproven.remove(proven)
+				e.drop(DropLoginTimeout)
+				e.send(addr, wire.AppendConnectionClose(out.Datagram(1)), out)
+			}
 		}
-	}
-}
-
-// endSilent tells a peer that proved its address that it did not log in in time.
-func (e *Endpoint) endSilent(to netip.AddrPort, out Sender) {
-	if u := e.unproven.find(to); u != nil {
-		e.unproven.remove(u)
-		e.drop(DropLoginTimeout)
-		e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
 }
 
