@@ -30,7 +30,6 @@ type Change struct {
 	Sight    *Sight
 	Object   *Object
 	From, To Band
-	Distance float64 // from the nearest eye; infinite if the object is out of reach
 }
 
 // A Sight is what one session sees. Others may change only Data.
@@ -195,7 +194,7 @@ func (b *Bander) look(s *Sight, tell func(Change)) {
 		}
 		from := k.band
 		if k.band = k.object.rule.band(from, k.square); k.band != from {
-			tell(Change{s, k.object, from, k.band, math.Sqrt(k.square)})
+			tell(Change{s, k.object, from, k.band})
 		}
 		if k.band != Beyond {
 			stay = append(stay, k)
