@@ -71,13 +71,6 @@ type liveness struct {
 	alarmed   bool    // it was, and nothing was acknowledged since
 }
 
-// acknowledged notes an acknowledgement of a command in flight.
-func (l *liveness) acknowledged(now instant) {
-	if !l.vague() {
-		l.answered(now)
-	}
-}
-
 // answered notes something that only the peer can have sent.
 func (l *liveness) answered(now instant) {
 	l.sure, l.asked, l.wrongAcks, l.doubted, l.alarmed = now, 0, 0, false, false

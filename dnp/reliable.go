@@ -236,7 +236,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		}
 	case m.Code == wire.AckSuccess:
 		c.life.prove(now, o.first)
-		c.life.acknowledged(now)
+		if !c.life.vague() {
+			c.life.answered(now)
+		}
 		if o.sends == 1 {
 			c.loss.add(false)
 		}
