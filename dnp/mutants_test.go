@@ -98,7 +98,7 @@ var pathMutants = []mutants.Mutant{
 	{Name: "early_commands_are_quiet", File: "dnp/endpoint.go", Old: " && len(c.recv.early) == 0", New: "", Run: "^TestTraffic$"},
 	{Name: "open_messages_are_quiet", File: "dnp/endpoint.go", Old: " && c.recv.long.dueAt() == never", New: "", Run: "^TestTraffic$"},
 	{Name: "hellos_have_ids_of_links", File: "dnp/proof.go", Old: "const helloSkip = 1024", New: "const helloSkip = 0", Run: "^TestForgottenHello$"},
-	{Name: "silent_are_told_unproven", File: "dnp/proof.go", Old: "if proven := e.unproven.find(addr); proven != nil {\n\t\t\t\te.unproven.remove(proven)\n\t\t\t\te.drop(DropLoginTimeout)", New: "{\n\t\t\t\te.drop(DropLoginTimeout)", Run: "^TestLoginTimeoutOfOthers$"},
+	{Name: "silent_are_told_unproven", File: "dnp/proof.go", Old: "if u := e.unproven.find(to); u != nil {\n\t\te.unproven.remove(u)\n\t\te.drop(DropLoginTimeout)", New: "{\n\t\te.drop(DropLoginTimeout)", Run: "^TestLoginTimeoutOfOthers$"},
 	{Name: "silent_are_greeted_once", File: "dnp/proof.go", Old: "cfg.LoginTimeout-2*greetingPause, cfg.LoginTimeout-greetingPause,", New: "cfg.LoginTimeout-2*greetingPause,", Run: "^TestLoginTimeout"},
 	{Name: "logins_are_silent", File: "dnp/proof.go", Old: "\te.silent.forget(from)\n\tkind", New: "\tkind", Run: "^TestLoginTimeoutOfOthers$"},
 	{Name: "silence_begins_once", File: "dnp/proof.go", Old: "e.silent.restart(u, now)", New: "_ = u", Run: "^TestLoginTimeoutOfOthers$"},

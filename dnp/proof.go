@@ -657,12 +657,17 @@ func (e *Endpoint) closeSilent(now instant, out Sender) {
 			e.sendGreeting(addr, now, out)
 		default:
 			e.silent.remove(u)
-			if proven := e.unproven.find(addr); proven != nil {
-				e.unproven.remove(proven)
-				e.drop(DropLoginTimeout)
-				e.send(addr, wire.AppendConnectionClose(out.Datagram(1)), out)
-			}
+			e.endSilent(addr, out)
 		}
+	}
+}
+
+// endSilent tells a peer that proved its address that it did not log in in time.
+func (e *Endpoint) endSilent(to netip.AddrPort, out Sender) {
+	if u := e.unproven.find(to); u != nil {
+		e.unproven.remove(u)
+		e.drop(DropLoginTimeout)
+		e.send(to, wire.AppendConnectionClose(out.Datagram(1)), out)
 	}
 }
 
