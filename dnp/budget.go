@@ -263,9 +263,6 @@ type offerQueue struct {
 }
 
 func newOfferQueue(bytesPerSecond int) offerQueue {
-	if bytesPerSecond < 0 {
-		return offerQueue{}
-	}
 	q := offerQueue{rate: newRate(bytesPerSecond, 0)}
 	q.rate.burst = q.rate.cost(offerBurst)
 	q.spent = instant(-q.rate.burst)

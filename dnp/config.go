@@ -108,9 +108,6 @@ type Config struct {
 	// us and has acknowledged nothing for 40 s is asked, and given up after 15 more.
 	LivenessInterval time.Duration
 
-	// IdleTimeout closes a connection whose peer has been silent for so long. 0 is off.
-	IdleTimeout time.Duration
-
 	// BytesPerSecond is the budget of each connection for all datagrams to the peer,
 	// with headers of UDP and IP; a quarter of a second of it is saved for bursts.
 	// When it is used up, LinkUpdates wait, the most urgent the least, and so do messages; see

@@ -121,7 +121,7 @@ func (c *Conn) receive(p []byte, now instant, out Sender) {
 			return
 		}
 		c.life.hearIf(c.links.receiveUpdate(body, order, now), now)
-		c.links.correct(&c.path, len(p), now, out)
+		c.correct(len(p), now, out)
 	default:
 		if !isReliable(cmd, c.e.cfg.Profile) {
 			c.e.drop(DropUnknownCommand)

@@ -327,7 +327,7 @@ func TestRequestAfterClose(t *testing.T) {
 
 func TestLiveness(t *testing.T) {
 	cfg := quiet()
-	cfg.LivenessInterval, cfg.IdleTimeout = 15*time.Second, 40*time.Second
+	cfg.LivenessInterval = 15 * time.Second
 	s := serve(t, cfg)
 	s.wait(16 * time.Second)
 	s.want("an old peer would never acknowledge the probe")
@@ -343,19 +343,6 @@ func TestLiveness(t *testing.T) {
 	s.want("again, and repeated as any reliable command, after 60, 120, 240 and 480 ms", "0a 0200 00", "0a 0200 00", "0a 0200 00", "0a 0200 00", "0a 0200 00")
 	s.wait(9 * time.Second)
 	s.events("without answer the reliable timeout ends it", "message a", "closed timeout")
-}
-
-func TestIdleTimeout(t *testing.T) {
-	cfg := quiet()
-	cfg.IdleTimeout = 40 * time.Second
-	s := serve(t, cfg)
-	s.wait(39 * time.Second)
-	s.recv("03 61", "63 61")
-	s.dropped("nonsense is no sign of life", DropUnknownCommand, 1)
-	s.wait(39 * time.Second)
-	s.events("heard lately", "message a")
-	s.wait(time.Second)
-	s.events("not heard", "closed idle")
 }
 
 func TestLivenessNotWithinLongMessage(t *testing.T) {

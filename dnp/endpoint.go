@@ -293,7 +293,7 @@ func addHandle[T any](list *[]*T, free *[]uint32, v *T) uint32 {
 
 // established announces a connection.
 func (e *Endpoint) established(c *Conn, now instant) {
-	c.life.begin(now)
+	c.life.heard, c.life.sure = now, now
 	c.links.startScrub(now)
 	e.stats.Connects++
 	e.startJournal(c)

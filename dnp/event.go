@@ -130,7 +130,6 @@ const (
 	CloseLocal      CloseReason = iota // the owner ended it
 	ClosePeer                          // the peer sent ConnectionClose
 	CloseTimeout                       // a reliable command stayed unacknowledged, or Connect got no answer
-	CloseIdle                          // nothing arrived for IdleTimeout
 	CloseRestarted                     // the peer asks for a new connection
 	CloseRejected                      // Connect: the server rejects us
 	CloseNoProtocol                    // Connect: the server knows no protocol that we know
@@ -150,7 +149,7 @@ const (
 )
 
 var closeNames = [...]string{
-	CloseLocal: "local", ClosePeer: "peer", CloseTimeout: "timeout", CloseIdle: "idle",
+	CloseLocal: "local", ClosePeer: "peer", CloseTimeout: "timeout",
 	CloseRestarted: "restarted", CloseRejected: "rejected", CloseNoProtocol: "no_protocol",
 	CloseSlow: "slow", CloseHole: "hole", CloseTooLarge: "too_large",
 	CloseDrain: "drain", CloseKicked: "kicked", CloseMoved: "moved", CloseUncertain: "uncertain",

@@ -97,8 +97,8 @@ func fuzzConn(t *testing.T, profile wire.Profile, client bool, in []byte) {
 		src.Changed(0)
 		e.Flush(now, out)
 		for c := range e.All {
-			if len(c.recv.early) > recvAhead || len(c.links.peer) > cfg.PeerLinksMax || len(c.recv.long.buf) > cfg.LongMax || len(c.send.flight) > sendWindowMax {
-				t.Fatalf("a bound is broken: %d early, %d links, %d bytes, %d in flight", len(c.recv.early), len(c.links.peer), len(c.recv.long.buf), len(c.send.flight))
+			if len(c.recv.early) > recvAhead || len(c.links.peer) > cfg.PeerLinksMax || c.recv.long.size() > max(cfg.LongMax, longLinkMax) || len(c.send.flight) > sendWindowMax {
+				t.Fatalf("a bound is broken: %d early, %d links, %d bytes, %d in flight", len(c.recv.early), len(c.links.peer), c.recv.long.size(), len(c.send.flight))
 			}
 		}
 	}

@@ -215,14 +215,14 @@ func (t *linkTable) outgoingSize(o *outgoing) int {
 	return 10 + len(s.cfg.Message) + s.typedSize()
 }
 
-// freezeOffer freezes the unacknowledged offer of a link, and reports false if there is
-// none.
+// freezeOffer gives the unacknowledged offer of a link the bytes that it has at this moment, because the link ends,
+// but the number of the offer must never mean anything else. It reports false if there is none.
 func (t *linkTable) freezeOffer(slot int, takeDown bool) bool {
 	o := t.send.offerInFlight(slot)
 	if o == nil {
 		return false
 	}
-	o.freeze(t.offerBody(slot), takeDown)
+	o.kind, o.size, o.data, o.takeDown = SentFrozen, 0, t.offerBody(slot), takeDown
 	return true
 }
 

@@ -71,16 +71,6 @@ type liveness struct {
 	alarmed   bool    // it was, and nothing was acknowledged since
 }
 
-// begin begins to watch a peer that was just heard.
-func (l *liveness) begin(now instant) { l.heard, l.sure = now, now }
-
-// acknowledged notes an acknowledgement of a command in flight.
-func (l *liveness) acknowledged(now instant) {
-	if !l.vague() {
-		l.answered(now)
-	}
-}
-
 // answered notes something that only the peer can have sent.
 func (l *liveness) answered(now instant) {
 	l.sure, l.asked, l.wrongAcks, l.doubted, l.alarmed = now, 0, 0, false, false
@@ -115,8 +105,6 @@ func (l *liveness) questioned(now instant) {
 		l.asked = now
 	}
 }
-
-func (l *liveness) wrongAck() { l.wrongAcks = min(l.wrongAcks+1, vagueAcks) }
 
 func (l *liveness) vague() bool { return l.wrongAcks == vagueAcks }
 
@@ -204,15 +192,8 @@ func (l *liveness) hearIf(valid bool, now instant) {
 	}
 }
 
-func (l *liveness) idleAt(cfg *Config) instant {
-	if cfg.IdleTimeout <= 0 {
-		return never
-	}
-	return l.heard.add(cfg.IdleTimeout)
-}
-
 func (l *liveness) nextTimeout(cfg *Config, client bool) instant {
-	return min(l.idleAt(cfg), l.closeAt, l.askAt(cfg, client), l.goneAt())
+	return min(l.closeAt, l.askAt(cfg, client), l.goneAt())
 }
 
 // overdue reports whether the connection has to end.
@@ -222,8 +203,6 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 		return ClosePeer, true
 	case now >= c.life.goneAt():
 		return CloseTimeout, true
-	case now >= c.life.idleAt(cfg):
-		return CloseIdle, true
 	case now >= c.recv.holeAt(cfg, c.client, c.log != nil): // we acknowledged what is held
 		return CloseHole, true
 	}
@@ -437,7 +416,7 @@ func (s *closedPeers) tell(c *Conn, reason CloseReason, out Sender) {
 		return
 	default:
 		p.repeat(&c.trip, now)
-		if reason != CloseTimeout && reason != CloseIdle { // those do not hear
+		if reason != CloseTimeout { // that one does not hear
 			p.repeats = uint8(closeRepeats * (1 + c.loss.copies()))
 			p.again = p.answer
 		}

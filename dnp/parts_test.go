@@ -90,7 +90,7 @@ func TestLongReceive(t *testing.T) {
 		{"as large as allowed", wire.PartFirst, "12345", "", true},
 		{"too large", wire.PartLast, "6", "", false},
 	} {
-		data, ok := r.add(wire.ReliableMessageLong{Flags: tt.flags, Data: []byte(tt.data)}, sizeMax, 0)
+		data, ok := r.addMessage(wire.ReliableMessageLong{Flags: tt.flags, Data: []byte(tt.data)}, sizeMax, 0)
 		if !bytes.Equal(data, []byte(tt.want)) || ok != tt.ok {
 			t.Errorf("%s: %q, %v, want %q, %v", tt.why, data, ok, tt.want, tt.ok)
 		}
@@ -120,7 +120,7 @@ func TestLongReceiveLink(t *testing.T) {
 func TestLongReceiveBoth(t *testing.T) {
 	var r longReceive
 	part := func(n int) []byte { return make([]byte, n) }
-	if _, ok := r.add(wire.ReliableMessageLong{Flags: wire.PartFirst, Data: part(60_000)}, 192<<10, 0); !ok {
+	if _, ok := r.addMessage(wire.ReliableMessageLong{Flags: wire.PartFirst, Data: part(60_000)}, 192<<10, 0); !ok {
 		t.Fatal("a part is refused")
 	}
 	if _, _, ok := r.addLink(wire.LinkStateLong{Link: 1, Flags: wire.LinkStateFirst, Values: part(5_000)}, 0); !ok {
@@ -129,7 +129,7 @@ func TestLongReceiveBoth(t *testing.T) {
 	if _, _, ok := r.addLink(wire.LinkStateLong{Link: 1, Values: part(5_000)}, 0); ok {
 		t.Error("an offer that does not fit beside the message is accepted")
 	}
-	if _, ok := r.add(wire.ReliableMessageLong{Data: part(132_000)}, 192<<10, 0); ok {
+	if _, ok := r.addMessage(wire.ReliableMessageLong{Data: part(132_000)}, 192<<10, 0); ok {
 		t.Error("a message that does not fit beside the offer is accepted")
 	}
 }
@@ -137,7 +137,7 @@ func TestLongReceiveBoth(t *testing.T) {
 // TestLongTimeWithHoles: a peer that always leaves a hole does not postpone the end of its message.
 func TestLongTimeWithHoles(t *testing.T) {
 	cfg := quiet().withDefaults()
-	w := recvWindow{early: make([]early, 1), hole: 100, long: longReceive{due: 200}}
+	w := recvWindow{early: make([]early, 1), hole: 100, long: longReceive{message: &longPart{due: 200}}}
 	if got := w.dueAt(&cfg, false, false); got != 200 {
 		t.Errorf("it ends at %d, want 200", got)
 	}

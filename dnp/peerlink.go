@@ -193,10 +193,7 @@ func (t *linkTable) receiveValues(slot int, r *wire.UpdateReader, write uint32, 
 	layout := source.cfg.State.Layout()
 	u := Update{r: *r, layout: layout}
 	values := 0
-	for {
-		if _, _, ok := r.NextValue(layout.Types()); !ok {
-			break
-		}
+	for _, _, ok := r.NextValue(layout.Types()); ok; _, _, ok = r.NextValue(layout.Types()) {
 		values++
 	}
 	if r.Err() != nil {
@@ -249,46 +246,34 @@ func (t *linkTable) forbid(slot int, u Update) {
 // once and is not longer than the write, so that it amplifies nothing; once a second it may fill a
 // datagram, because a string may be longer than what was written over it. The scrub
 // corrects what does not fit, and what gets lost.
-func (t *linkTable) correct(p *path, size int, now instant, out Sender) {
-	list, profile, room := t.core.forbidden, t.core.cfg.Profile, t.core.cfg.DatagramMax
-	t.core.forbidden = list[:0]
+func (c *Conn) correct(size int, now instant, out Sender) {
+	t, list, room := &c.links, c.e.forbidden, c.e.cfg.DatagramMax
+	c.e.forbidden = list[:0]
 	if now < t.longAnswer {
 		room = min(room, size)
 	}
 	switch {
 	case len(list) == 0:
 		return
-	case t.log.isMuted(), p.budget.overdrawn(now), t.answerSize(list[0]) > room:
-		t.core.drop(DropCorrection)
+	case t.log.isMuted(), c.budget.overdrawn(now), t.answerSize(list[0]) > room:
+		c.e.drop(DropCorrection)
 		return
 	}
-	b, links, values, count := profile.AppendUpdateHead(out.Datagram(room+t.holds.ordering().room()), 0), 0, 0, 0
-	for i, key := range list {
+	w := updateWriter{c: c, out: out, sizeMax: room, single: true}
+	for _, key := range list {
 		slot, index := int(key>>16), int(key&0xFFFF)
-		source := t.core.sources[t.slots[slot].source]
-		v, need := source.value(index), profile.UpdateValueSize(0)
-		another := i == 0 || int(list[i-1]>>16) != slot
-		if another {
-			need += profile.UpdateLinkSize()
-		}
-		if len(b)+need+len(v) > room {
-			t.core.drop(DropCorrection)
+		if !w.value(slot, t.core.sources[t.slots[slot].source], index) {
+			c.e.drop(DropCorrection)
 			break
 		}
-		if another {
-			links, values, count = links+1, 0, len(b)+2
-			b = profile.AppendUpdateLink(b, t.slots[slot].id, 0)
-		}
-		values++
-		profile.PutUpdateCount(b[count:], values)
-		b = profile.AppendUpdateValue(b, index, source.cfg.State.Layout().Type(index), v)
 	}
-	profile.PutUpdateLinks(b, links)
-	if len(b) > size {
+	w.close()
+	c.e.cfg.Profile.PutUpdateLinks(w.b, w.links)
+	if len(w.b) > size {
 		t.longAnswer = now.add(longAnswerPause)
 	}
-	t.core.stats.UpdatesOut += uint64(links)
-	p.emit(t.holds.ordering().append(b), out)
+	c.e.stats.UpdatesOut += uint64(w.links)
+	c.emit(t.holds.ordering().append(w.b), out)
 }
 
 // answerSize returns the size of a LinkUpdate that has one value.

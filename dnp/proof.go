@@ -506,8 +506,7 @@ func (e *Endpoint) startGreeted(c *Conn, now instant, out Sender) {
 			c.links.takeDown(id)
 			continue
 		}
-		offer := wire.LinkState{Link: id, ReadOnly: true, Message: helloMessage}.Append(nil)
-		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: id, data: offer[3:]})
+		number, o := c.send.add(outgoing{kind: SentFrozen, takeDown: true, link: id, data: standIn(id)})
 		if !e.cfg.Logged {
 			c.transmit(number, o, now, out)
 		}

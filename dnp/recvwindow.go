@@ -326,20 +326,22 @@ func (r *ackRepeats) late(n uint64, now instant) bool {
 }
 
 // A longReceive joins the parts of long messages and long offers.
-type longReceive struct {
-	due instant // when the rest of a message must be there; 0 if none is open
-	buf []byte
+type longReceive struct{ message, link *longPart } // nil if none is open
 
-	linkDue instant
-	link    wire.LinkStateLong // Message and Values are copies
+// A longPart is what has come of a message, which is in the values, or of an offer.
+type longPart struct {
+	due   instant            // when the rest must be there
+	whole wire.LinkStateLong // Message and Values are copies
 }
+
+func (r *longReceive) both() [2]**longPart { return [...]**longPart{&r.message, &r.link} }
 
 // dueAt returns when something must be complete.
 func (r *longReceive) dueAt() instant {
 	at := never
-	for _, due := range [...]instant{r.due, r.linkDue} {
-		if due != 0 {
-			at = min(at, due)
+	for _, p := range r.both() {
+		if *p != nil {
+			at = min(at, (*p).due)
 		}
 	}
 	return at
@@ -347,79 +349,62 @@ func (r *longReceive) dueAt() instant {
 
 // giveUp forgets what is not complete in time, and returns how many messages and offers that were.
 func (r *longReceive) giveUp(now instant) (n int) {
-	if r.due != 0 && now >= r.due {
-		r.due, r.buf = 0, nil
-		n++
-	}
-	if r.linkDue != 0 && now >= r.linkDue {
-		r.linkDue, r.link = 0, wire.LinkStateLong{}
-		n++
+	for _, p := range r.both() {
+		if *p != nil && now >= (*p).due {
+			*p = nil
+			n++
+		}
 	}
 	return n
 }
 
 // size returns the bytes of what is not complete.
-func (r *longReceive) size() int { return len(r.buf) + len(r.link.Message) + len(r.link.Values) }
+func (r *longReceive) size() (n int) {
+	for _, p := range r.both() {
+		if *p != nil {
+			n += len((*p).whole.Message) + len((*p).whole.Values)
+		}
+	}
+	return n
+}
 
 // longTime returns how much longer a message may take of which size bytes arrived.
 func longTime(size int) time.Duration { return time.Duration(size) * time.Second / longRate }
 
-// add appends a part. It returns the message after the last part, which is then the
+// addMessage appends a part. It returns the message after the last part, which is then the
 // caller's, and reports false if the message is larger than sizeMax. A part without
 // flags is only a probe, unless a message is open.
-func (r *longReceive) add(m wire.ReliableMessageLong, sizeMax int, now instant) (data []byte, ok bool) {
-	if m.Flags&wire.PartFirst != 0 {
-		r.due, r.buf = now.add(longPatience), nil
-	}
-	if r.due == 0 {
-		return nil, true
-	}
-	if r.size()+len(m.Data) > sizeMax {
-		return nil, false
-	}
-	r.buf = append(r.buf, m.Data...)
-	r.due = r.due.add(longTime(len(m.Data)))
-	if m.Flags&wire.PartLast == 0 {
-		return nil, true
-	}
-	data = r.buf
-	r.due, r.buf = 0, nil
-	return data, true
+func (r *longReceive) addMessage(m wire.ReliableMessageLong, sizeMax int, now instant) (data []byte, ok bool) {
+	whole, _, ok := r.add(&r.message, wire.LinkStateLong{Values: m.Data}, m.Flags&wire.PartFirst != 0, m.Flags&wire.PartLast != 0, sizeMax, now)
+	return whole.Values, ok
 }
 
 // addLink appends a part of an offer. It returns the offer after the last part, and
 // reports ok = false if the offer is too large, or a message is open, whose parts have
 // consecutive numbers, and takes the room.
 func (r *longReceive) addLink(m wire.LinkStateLong, now instant) (whole wire.LinkStateLong, done, ok bool) {
-	if m.Flags&wire.LinkStateFirst != 0 {
-		r.linkDue = now.add(longPatience)
-		r.link = wire.LinkStateLong{Link: m.Link, Flags: m.Flags}
-	}
-	if r.linkDue == 0 || r.link.Link != m.Link {
-		return whole, false, true
-	}
-	if r.size()+len(m.Message)+len(m.Values) > longLinkMax {
-		return whole, false, false
-	}
-	r.link.Message = append(r.link.Message, m.Message...)
-	r.link.Values = append(r.link.Values, m.Values...)
-	r.linkDue = r.linkDue.add(longTime(len(m.Message) + len(m.Values)))
-	if m.Flags&wire.LinkStateLast == 0 {
-		return whole, false, true
-	}
-	whole = r.link
-	r.linkDue, r.link = 0, wire.LinkStateLong{}
-	return whole, true, true
+	return r.add(&r.link, m, m.Flags&wire.LinkStateFirst != 0, m.Flags&wire.LinkStateLast != 0, longLinkMax, now)
 }
 
-// resume goes on with what a snapshot has: a message, an offer, or both.
-func (r *longReceive) resume(message, link bool, now instant) {
-	if message {
-		r.due = now.add(longPatience)
+func (r *longReceive) add(p **longPart, m wire.LinkStateLong, first, last bool, sizeMax int, now instant) (whole wire.LinkStateLong, done, ok bool) {
+	if first {
+		*p = &longPart{now.add(longPatience), wire.LinkStateLong{Link: m.Link, Flags: m.Flags}}
 	}
-	if link {
-		r.linkDue = now.add(longPatience)
+	open, more := *p, len(m.Message)+len(m.Values)
+	if open == nil || open.whole.Link != m.Link {
+		return whole, false, true
 	}
+	if r.size()+more > sizeMax {
+		return whole, false, false
+	}
+	open.whole.Message = append(open.whole.Message, m.Message...)
+	open.whole.Values = append(open.whole.Values, m.Values...)
+	open.due = open.due.add(longTime(more))
+	if !last {
+		return whole, false, true
+	}
+	*p = nil
+	return open.whole, true, true
 }
 
 // dropNothing is no DropReason.

@@ -226,7 +226,7 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 	case !ok || o == nil:
 		c.e.drop(DropUnknownAck)
 		if !ok || !w.spare(n) {
-			c.life.wrongAck()
+			c.life.wrongAcks = min(c.life.wrongAcks+1, vagueAcks)
 		}
 		if ok && n < w.next {
 			w.keepsAgain(n, profile, c.log)
@@ -236,7 +236,9 @@ func (c *Conn) receiveAck(p []byte, now instant) {
 		}
 	case m.Code == wire.AckSuccess:
 		c.life.prove(now, o.first)
-		c.life.acknowledged(now)
+		if !c.life.vague() {
+			c.life.answered(now)
+		}
 		if o.sends == 1 {
 			c.loss.add(false)
 		}
@@ -390,7 +392,7 @@ func (c *Conn) deliver(cmd wire.Command, p []byte, now instant) {
 func (c *Conn) deliverPart(n uint64, p []byte, now instant) {
 	c.send.peerLong = true
 	m, _ := wire.ParseReliableMessageLong(p)
-	data, ok := c.recv.long.add(m, c.e.cfg.LongMax, now)
+	data, ok := c.recv.long.addMessage(m, c.e.cfg.LongMax, now)
 	if !ok {
 		c.e.drop(DropTooLarge)
 		c.Close(CloseTooLarge)

@@ -263,7 +263,11 @@ func (t *linkTable) startScrub(now instant) {
 	}
 }
 
-// scrubSome does one step of the round, if it is due.
+// scrubPart is the part of the budget that the scrub may take: 2 %.
+const scrubPart = 50
+
+// scrubSome does one step of the round, if it is due. Then it waits for the step's share of the round, or for the time that its
+// bytes take at the permitted rate.
 func (t *linkTable) scrubSome(now instant) {
 	r, cfg := &t.scrub, &t.core.cfg
 	if now < r.at {
@@ -281,23 +285,13 @@ func (t *linkTable) scrubSome(now instant) {
 	if r.slot >= len(t.slots) {
 		r.slot = 0
 	}
-	r.at = now.add(scrubPause(cfg.ScrubInterval, share, sent, scrubRate(cfg.BytesPerSecond))).upTo(scrubGrid)
-}
-
-// scrubRate returns the bytes per second that the scrub may take: 2 % of the budget.
-func scrubRate(bytesPerSecond int) int {
-	if bytesPerSecond < 0 {
-		bytesPerSecond = defaultBytesPerSecond
+	perSecond := cfg.BytesPerSecond
+	if perSecond < 0 {
+		perSecond = defaultBytesPerSecond
 	}
-	return max(1, bytesPerSecond/50)
-}
-
-// scrubPause returns how long to wait after a step: its share of the round, or the
-// time that its bytes take at the permitted rate.
-func scrubPause(interval time.Duration, share float64, sent, bytesPerSecond int) time.Duration {
-	byShare := time.Duration(float64(interval) * share)
-	byRate := time.Duration(sent) * time.Second / time.Duration(bytesPerSecond)
-	return max(byShare, byRate, time.Millisecond)
+	byShare := time.Duration(float64(cfg.ScrubInterval) * share)
+	byRate := time.Duration(sent) * time.Second / time.Duration(max(1, perSecond/scrubPart))
+	r.at = now.add(max(byShare, byRate, time.Millisecond)).upTo(scrubGrid)
 }
 
 // scrubLink makes all values of a link due, and LinkUp if the peer may lack that. It

@@ -69,12 +69,6 @@ type outgoing struct {
 	data     []byte
 }
 
-// freeze gives an offer the bytes that it has at this moment, because its link ends,
-// but its number must never mean anything else.
-func (o *outgoing) freeze(data []byte, takeDown bool) {
-	o.kind, o.size, o.data, o.takeDown = SentFrozen, 0, data, takeDown
-}
-
 // A sendWindow numbers reliable commands, has at most ten unacknowledged, and decides
 // which command is next and which is to be repeated. A message keeps its bytes and its
 // number for good; an offer is encoded at each sending from the newest values.

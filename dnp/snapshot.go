@@ -75,14 +75,14 @@ func (w *snapshotWriter) recv(r *recvWindow, logged bool) {
 			w.bytes(e.buf)
 		}
 	}
-	l := &r.long
-	w.bool(l.due != 0)
-	w.bytes(l.buf)
-	w.bool(l.linkDue != 0)
-	w.uint(uint64(l.link.Link))
-	w.uint(uint64(l.link.Flags))
-	w.bytes(l.link.Message)
-	w.bytes(l.link.Values)
+	message, link := cmp.Or(r.long.message, &longPart{}), cmp.Or(r.long.link, &longPart{})
+	w.bool(message.due != 0)
+	w.bytes(message.whole.Values)
+	w.bool(link.due != 0)
+	w.uint(uint64(link.whole.Link))
+	w.uint(uint64(link.whole.Flags))
+	w.bytes(link.whole.Message)
+	w.bytes(link.whole.Values)
 }
 
 func (w *snapshotWriter) links(t *linkTable, queue bool) {
@@ -222,9 +222,7 @@ func (e *Endpoint) Restore(now time.Time, addr netip.AddrPort, snapshot []byte, 
 	case len(e.byAddr) >= connsMax:
 		return nil, ErrConns
 	}
-	if u := e.unproven.find(addr); u != nil {
-		e.unproven.remove(u)
-	}
+	e.unproven.forget(addr)
 	c := e.add(addr, t)
 	r := snapshotReader{wire.NewReader(snapshot)}
 	if r.Uvarint(0xFF) != snapshotVersion || r.Uvarint(0xFF) != uint64(e.cfg.Profile) {
@@ -340,11 +338,15 @@ func (r *snapshotReader) recv(w *recvWindow, logged bool, now instant) {
 			return
 		}
 	}
-	l := &w.long
-	message, buf := r.bool(), r.bytes()
-	l.buf = buf
-	l.resume(message, r.bool(), now)
-	l.link = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
+	message, link := longPart{due: now.add(longPatience)}, longPart{due: now.add(longPatience)}
+	open := r.bool()
+	if message.whole.Values = r.bytes(); open {
+		w.long.message = &message
+	}
+	if r.bool() {
+		w.long.link = &link
+	}
+	link.whole = wire.LinkStateLong{Link: r.id(), Flags: wire.LinkStateFlags(r.Uvarint(0xFF)), Message: r.bytes(), Values: r.bytes()}
 }
 
 func (r *snapshotReader) links(c *Conn, resolve func(uint64) *Source, now instant) {

@@ -1,6 +1,9 @@
 package interest
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // An Object is what a Grid places. Others may change only Data.
 type Object struct {
@@ -168,14 +171,9 @@ func (g *Grid) leave(l *layer) {
 	if l.objects--; l.objects > 0 {
 		return
 	}
-	for i, x := range g.layers {
-		if x == l {
-			last := len(g.layers) - 1
-			g.layers[i], g.layers[last] = g.layers[last], nil
-			g.layers = g.layers[:last]
-			return
-		}
-	}
+	i, last := slices.Index(g.layers, l), len(g.layers)-1
+	g.layers[i], g.layers[last] = g.layers[last], nil
+	g.layers = g.layers[:last]
 }
 
 // least returns the nearest border of all rules that have objects.
@@ -308,20 +306,10 @@ func (l *layer) gap(v float64, n int64, axis Axes) float64 {
 	return d * d
 }
 
-// cellOf returns the hash by which a cell is known. Two cells with one hash cost time and change nothing,
+// cellOf returns the hash by which the cell of a point is known, which has zero for the axes that the layer does not have. Two cells with one hash cost time and change nothing,
 // because the distance decides.
 func (l *layer) cellOf(p Point) uint64 {
-	var x, y, z int64
-	if l.axes&AxisX != 0 {
-		x = l.number(p.X)
-	}
-	if l.axes&AxisY != 0 {
-		y = l.number(p.Y)
-	}
-	if l.axes&AxisZ != 0 {
-		z = l.number(p.Z)
-	}
-	return mix(mix(mix(l.salt, x), y), z)
+	return mix(mix(mix(l.salt, l.number(p.X)), l.number(p.Y)), l.number(p.Z))
 }
 
 // mix adds a number to a hash: the finalizer of MurmurHash3, so that neighbours go to different buckets.

@@ -42,14 +42,6 @@ func (a Axes) String() string {
 	return b.String()
 }
 
-// count returns the number of axes.
-func (a Axes) count() (n int) {
-	for ; a != 0; a &= a - 1 {
-		n++
-	}
-	return n
-}
-
 // project returns p with zero for the components that a does not have, and whether the others are finite.
 func (a Axes) project(p Point) (Point, bool) {
 	if a&AxisX == 0 {
@@ -168,7 +160,7 @@ func cellSize(axes Axes, most float64) (exponent int, size float64) {
 	if fraction == 0.5 { // most is a power of two itself
 		exponent--
 	}
-	if axes.count() == 3 {
+	if axes == AllAxes {
 		return exponent, math.Ldexp(1, exponent-1)
 	}
 	return exponent, math.Ldexp(1, exponent-2)

@@ -38,26 +38,21 @@ const (
 	refusals
 )
 
-var refusalNames = [refusals]string{"", "min", "max", "finite", "rate"}
+// refusalTexts are the name of each bound in payloads, the code of the refused event, and what the client is told.
+var refusalTexts = [refusals]struct {
+	name   string
+	event  Code
+	client wire.RefusalCode
+}{
+	RefusedMin: {"min", CodeOutOfRange, wire.RefusedBounds}, RefusedMax: {"max", CodeOutOfRange, wire.RefusedBounds},
+	RefusedFinite: {"finite", CodeOutOfRange, wire.RefusedBounds}, RefusedRate: {"rate", CodeTooOften, wire.RefusedRate},
+}
 
 // String returns the name of the bound in payloads.
-func (r Refusal) String() string { return refusalNames[r] }
-
-// clientCode returns what the client is told.
-func (r Refusal) clientCode() wire.RefusalCode {
-	if r == RefusedRate {
-		return wire.RefusedRate
-	}
-	return wire.RefusedBounds
-}
+func (r Refusal) String() string { return refusalTexts[r].name }
 
 // Code returns the code of the refused event.
-func (r Refusal) Code() Code {
-	if r == RefusedRate {
-		return CodeTooOften
-	}
-	return CodeOutOfRange
-}
+func (r Refusal) Code() Code { return refusalTexts[r].event }
 
 // refuses reports which bound an encoded value of type t breaks, except for the rate. b may be
 // nil.

@@ -211,8 +211,8 @@ func (m *writeMark) note(w *Write, refused []RefusedIndex) {
 
 // An ownership says who made a state. Only states of clients have one.
 type ownership struct {
-	client, session string
-	readOnly        bool // game servers may not write it either
+	session  string
+	readOnly bool // game servers may not write it either
 }
 
 // Write applies the request of an edge. Advance returns the result behind the batch with the
@@ -378,12 +378,11 @@ func (st *stored) eventValue(i int, enc []byte) EventValue {
 
 // writeMark returns the write mark of a session, or nil.
 func (st *stored) writeMark(session string) *writeMark {
-	for i := range st.marks {
-		if st.marks[i].session == session {
-			return &st.marks[i]
-		}
+	i := slices.IndexFunc(st.marks, func(m writeMark) bool { return m.session == session })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &st.marks[i]
 }
 
 // again answers a write that was applied or overtaken. If a value of that very write was
@@ -468,7 +467,7 @@ func (s *Store) dropInfinite(c *schema) (refused []EventValue) {
 
 func (s *Store) assertState(key string, c *schema, w *Write) *Error {
 	st := s.states.byKey[key]
-	owned := &ownership{client: w.Client, session: w.Session, readOnly: w.ReadOnly}
+	owned := &ownership{session: w.Session, readOnly: w.ReadOnly}
 	if st != nil && st.schema.sameLayout(c) && bytes.Equal(st.Desc.Message, w.Message) {
 		same := w.State == st.Number || w.State != AssertAnew && st.owned != nil && st.owned.session == w.Session
 		if st.owned = owned; same {
@@ -594,7 +593,7 @@ func (s *Store) enforceBounds(now time.Time, st *stored, w *Write, m *writeMark)
 			continue
 		}
 		s.stats.refused(r)
-		refused = append(refused, RefusedIndex{uint16(v.index), r.clientCode()})
+		refused = append(refused, RefusedIndex{uint16(v.index), refusalTexts[r].client})
 		why[r] = append(why[r], st.eventValue(v.index, s.edit.bytes[v.off:v.off+v.n]))
 	}
 	s.edit.values = allowed

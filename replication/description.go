@@ -420,20 +420,17 @@ func parseDescribe(p []byte) (*Description, error) {
 
 // readStored reads what only stored descriptions have.
 func (d *Description) readStored(r *wire.Reader, version uint8) error {
-	switch version {
-	case describeBounded:
-		if readBounds(r, d.Values) != nil || !bounded(d.Values) {
-			return errMessage
-		}
-	case describeStructs:
-		if readBounds(r, d.Values) != nil || readStructs(r, d.Values, d.ValueMax) != nil || !structured(d.Values) {
-			return errMessage
-		}
-	case describeTTL:
-		if readBounds(r, d.Values) != nil || readStructs(r, d.Values, d.ValueMax) != nil {
-			return errMessage
-		}
-		return d.readTTL(r)
+	switch {
+	case version >= describeBounded && readBounds(r, d.Values) != nil,
+		version >= describeStructs && readStructs(r, d.Values, d.ValueMax) != nil,
+		version == describeBounded && !bounded(d.Values),
+		version == describeStructs && !structured(d.Values):
+		return errMessage
+	case version < describeTTL:
+		return nil
+	}
+	if d.TTL = time.Duration(readUint64(r)); d.TTL > TTLMax || d.TTL < TTLMin {
+		return errMessage
 	}
 	return nil
 }

@@ -172,7 +172,11 @@ func (a *assembly) durable(c *schemas, data []byte) error {
 func (a *assembly) record(c *schemas, n int, m view.Record) error {
 	switch m.Message {
 	case view.DescribePart:
-		return a.part(m.Data)
+		if len(a.parts)+len(m.Data) > describeMax {
+			return errMessage
+		}
+		a.parts = append(a.parts, m.Data...)
+		return nil
 	case view.Describe:
 		return a.describe(c, m.Data)
 	case view.Keyframe:
@@ -190,15 +194,6 @@ type assembly struct {
 	next   int    // view whose keyframe comes next
 
 	position Position // of StoredAt; zero for a state that was stored without, which anything said since is later than
-}
-
-// part reads a DescribePart.
-func (a *assembly) part(data []byte) error {
-	if len(a.parts)+len(data) > describeMax {
-		return errMessage
-	}
-	a.parts = append(a.parts, data...)
-	return nil
 }
 
 // describe reads the Describe and acquires its schema until release.

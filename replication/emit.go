@@ -50,7 +50,7 @@ func (s *Store) emitRemove(now time.Time, st *stored) {
 	s.batch.splitIfFull(now, begin, &s.stats)
 	s.refs.free(st.refs)
 	st.refs = nil
-	s.checks.remove(st)
+	s.checks.heap.Remove(st)
 	s.unstored.add(now, st)
 }
 
@@ -350,8 +350,6 @@ func (h *checks) touch(now time.Time, st *stored) {
 		h.heap.Set(st)
 	}
 }
-
-func (h *checks) remove(st *stored) { h.heap.Remove(st) }
 
 // pop returns the next state whose checksums are due, and plans its next check.
 func (h *checks) pop(now time.Time) (*stored, bool) {

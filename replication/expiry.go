@@ -3,7 +3,6 @@ package replication
 import (
 	"time"
 
-	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/turn/heap"
 )
 
@@ -140,14 +139,4 @@ func (s *Store) expire(now time.Time) {
 		s.detach(st)
 		s.batch.send(Output{Kind: OutputEvent, Event: &Event{Type: EventExpired, Space: s.cfg.Space, Time: now, Key: st.Desc.Key}})
 	}
-}
-
-// readTTL reads the time to live of a stored description.
-func (d *Description) readTTL(r *wire.Reader) error {
-	n := readUint64(r)
-	if n > uint64(TTLMax) || n < uint64(TTLMin) {
-		return errMessage
-	}
-	d.TTL = time.Duration(n)
-	return nil
 }

@@ -84,16 +84,13 @@ func (b *batcher) next() Position { return Position{b.epoch, b.seq + 1} }
 // The state has everything that was said about it up to that position.
 const positionBytes = 16
 
-func (p Position) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, p.Epoch), p.Seq)
-}
-
 // last returns the position up to which the values of now are complete. A value that waits for the next batch is newer.
 func (b *batcher) last() Position { return Position{b.epoch, b.seq} }
 
 // appendRecord appends the record of a stored state.
 func (p Position) appendRecord(b []byte, state uint64) []byte {
-	return view.Record{Ref: view.NoRef, Entity: view.Entity(state, 0), Message: view.StoredAt, Data: p.append(nil)}.Append(b)
+	data := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, p.Epoch), p.Seq)
+	return view.Record{Ref: view.NoRef, Entity: view.Entity(state, 0), Message: view.StoredAt, Data: data}.Append(b)
 }
 
 func readPosition(data []byte) (p Position, ok bool) {

@@ -73,14 +73,14 @@ func (q *RepairRequest) append(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint64(b, q.From)
 		return binary.LittleEndian.AppendUint64(b, q.To)
 	case RepairSums:
-		return q.groups.appendRange(b)
+		b = binary.LittleEndian.AppendUint16(b, uint16(q.groups.of))
+		b = binary.LittleEndian.AppendUint16(b, uint16(q.groups.first))
+		return binary.LittleEndian.AppendUint16(b, uint16(q.groups.n))
 	case RepairStates:
-		b = q.groups.appendList(b)
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(q.refs)/2))
-		b = append(b, q.refs...)
+		b = binary.LittleEndian.AppendUint16(b, uint16(q.groups.of))
+		b = appendList(appendList(b, q.groups.list, 2), q.refs, 2)
 	}
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(q.sums)/sumBytes))
-	return append(b, q.sums...)
+	return appendList(b, q.sums, sumBytes)
 }
 
 // ParseRepairRequest parses a request. The result aliases p.
@@ -95,13 +95,18 @@ func ParseRepairRequest(p []byte) (RepairRequest, error) {
 	case RepairRange:
 		q.From, q.To = readUint64(&r), readUint64(&r)
 	case RepairKeyframes:
-		q.sums = r.Bytes(int(r.Uint16()) * sumBytes)
+		q.sums = readList(&r, sumBytes, math.MaxUint16)
 	case RepairStates:
-		if !q.readStates(&r) {
+		g := &q.groups
+		if g.of = int(r.Uint16()); g.of > groupsMax {
 			return RepairRequest{}, errMessage
 		}
+		g.list, q.refs = readList(&r, 2, min(groupsAskedMax, g.of)), readList(&r, 2, refsAskedMax)
+		q.sums = readList(&r, sumBytes, sumsAskedMax)
 	case RepairSums:
-		if !q.groups.readRange(&r) {
+		g := &q.groups
+		g.of, g.first, g.n = int(r.Uint16()), int(r.Uint16()), int(r.Uint16())
+		if g.of > groupsMax || g.n == 0 || g.n > sumsAnswerMax || g.first+g.n > g.of {
 			return RepairRequest{}, errMessage
 		}
 	default:
@@ -184,8 +189,7 @@ func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {
 
 // nothingMissing is an answer without batches, which only reports the position.
 func (s *Store) nothingMissing() [][]byte {
-	h := view.Header{Flags: view.FlagReply | view.FlagLast, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: s.batch.seq}
-	return [][]byte{h.Append(nil)}
+	return [][]byte{s.replyHeader(view.FlagLast, s.batch.seq).Append(nil)}
 }
 
 // repairRange repeats batches, each as one part of the answer. An answer without batches says
@@ -221,10 +225,7 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 // checksums, otherwise only its RefIds and checksums. The order is that of the state numbers,
 // so that equal requests at one position get equal answers.
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
-	p := partition{header: view.Header{
-		Flags: view.FlagReply | view.FlagKeyframes,
-		Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: id,
-	}}
+	p := partition{header: s.replyHeader(view.FlagKeyframes, id)}
 	has := q.has()
 	for _, st := range s.states.all {
 		if st.dead {

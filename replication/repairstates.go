@@ -35,31 +35,18 @@ type groupSet struct {
 // groupsOf returns into how many groups a space with so many views is divided.
 func groupsOf(views int) int { return min(max(1, (views+groupViews-1)/groupViews), groupsMax) }
 
-func (g *groupSet) appendRange(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(g.of))
-	b = binary.LittleEndian.AppendUint16(b, uint16(g.first))
-	return binary.LittleEndian.AppendUint16(b, uint16(g.n))
+// appendList appends encoded entries of a size behind their number.
+func appendList(b, entries []byte, size int) []byte {
+	return append(binary.LittleEndian.AppendUint16(b, uint16(len(entries)/size)), entries...)
 }
 
-func (g *groupSet) readRange(r *wire.Reader) bool {
-	g.of, g.first, g.n = int(r.Uint16()), int(r.Uint16()), int(r.Uint16())
-	return r.Err() == nil && g.of > 0 && g.of <= groupsMax && g.n > 0 && g.n <= sumsAnswerMax && g.first+g.n <= g.of
-}
-
-func (g *groupSet) appendList(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint16(b, uint16(g.of))
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.list)/2))
-	return append(b, g.list...)
-}
-
-func (g *groupSet) readList(r *wire.Reader) bool {
-	g.of = int(r.Uint16())
+// readList reads what appendList appends, if it has at most so many entries.
+func readList(r *wire.Reader, size, most int) []byte {
 	n := int(r.Uint16())
-	if g.of > groupsMax || n > groupsAskedMax || n > g.of {
-		return false
+	if n > most {
+		r.Fail(errMessage)
 	}
-	g.list = r.Bytes(2 * n)
-	return r.Err() == nil
+	return r.Bytes(n * size)
 }
 
 // has reports whether a state belongs to one of the listed groups.
@@ -74,24 +61,6 @@ func (g *groupSet) has(number uint64) bool {
 		}
 	}
 	return false
-}
-
-// readStates reads what kind 3 has behind the position.
-func (q *RepairRequest) readStates(r *wire.Reader) bool {
-	if !q.groups.readList(r) {
-		return false
-	}
-	refs := int(r.Uint16())
-	if refs > refsAskedMax {
-		return false
-	}
-	q.refs = r.Bytes(2 * refs)
-	sums := int(r.Uint16())
-	if sums > sumsAskedMax {
-		return false
-	}
-	q.sums = r.Bytes(sums * sumBytes)
-	return r.Err() == nil
 }
 
 // groupSums returns the sums of groups. The sum of a group is that of its states' checksums, which

@@ -135,24 +135,24 @@ func (r *Replica) Stats() *ReplicaStats { return &r.stats }
 
 // ReplicaStats are the counters of a Replica.
 type ReplicaStats struct {
-	Batches, Updates, Values uint64 // applied; Values also counts equal ones
-	Malformed                uint64 // messages that are not batches
-	OldEpoch                 uint64 // batches, replies and heads of a former holder
-	Duplicates               uint64 // batches that the replica had already
-	Gaps                     uint64 // batches that arrived without their predecessor
-	BufferFull               uint64 // batches dropped because the buffer was full
-	BadRecords               uint64 // records that were malformed or had an unknown RefId
-	Checksums                uint64 // compared
-	Divergence               uint64 // views, or groups of states, whose checksum differed at an equal position
-	RangeRequests            uint64
-	KeyframeRequests         uint64
-	StateRequests            uint64 // for single states, and for sums of groups of states that are in doubt
-	AuditRequests            uint64 // for sums of groups of states, from time to time
-	AskedBytes               uint64 // of all requests
-	AnsweredBytes            uint64 // of all answers
-	UnwantedReplies          uint64 // late, repeated, or answers to no request
-	Keyframed                uint64 // states that a repair brought or changed
-	Epochs                   uint64 // changes of the holder
+	Batches          uint64 // applied
+	Malformed        uint64 // messages that are not batches
+	OldEpoch         uint64 // batches, replies and heads of a former holder
+	Duplicates       uint64 // batches that the replica had already
+	Gaps             uint64 // batches that arrived without their predecessor
+	BufferFull       uint64 // batches dropped because the buffer was full
+	BadRecords       uint64 // records that were malformed or had an unknown RefId
+	Checksums        uint64 // compared
+	Divergence       uint64 // views, or groups of states, whose checksum differed at an equal position
+	RangeRequests    uint64
+	KeyframeRequests uint64
+	StateRequests    uint64 // for single states, and for sums of groups of states that are in doubt
+	AuditRequests    uint64 // for sums of groups of states, from time to time
+	AskedBytes       uint64 // of all requests
+	AnsweredBytes    uint64 // of all answers
+	UnwantedReplies  uint64 // late, repeated, or answers to no request
+	Keyframed        uint64 // states that a repair brought or changed
+	Epochs           uint64 // changes of the holder
 }
 
 // Requests returns how many requests there were, of all kinds.
@@ -169,34 +169,25 @@ func (r *Replica) insert(st *State) {
 		r.remove(old)
 	}
 	r.states.insert(st)
-	if st.hidden {
-		r.tellRecord(st)
-		return
+	if !r.tellRecord(st) {
+		r.obs.Added(st)
 	}
-	r.obs.Added(st)
 }
 
 // remove removes st from the copy.
 func (r *Replica) remove(st *State) {
 	r.states.detach(st)
 	r.schemas.release(st.schema)
-	if st.hidden {
-		r.tellRecord(st)
-		return
+	if !r.tellRecord(st) {
+		r.obs.Removed(st)
 	}
-	r.obs.Removed(st)
 }
 
-// changed tells the observer that values of st changed.
-func (r *Replica) changed(st *State, mask netstate.Mask) {
-	if st.hidden {
-		r.tellRecord(st)
-		return
+// tellRecord tells the observer that a state came, changed or ended, if it is a record. It reports whether it is.
+func (r *Replica) tellRecord(st *State) bool {
+	if !st.hidden {
+		return false
 	}
-	r.obs.Changed(st, mask)
-}
-
-func (r *Replica) tellRecord(st *State) {
 	first, name, _ := strings.Cut(st.Desc.Key, ".")
 	switch first {
 	case groupsToken:
@@ -206,6 +197,7 @@ func (r *Replica) tellRecord(st *State) {
 	case eyesToken:
 		r.obs.Eyes(name)
 	}
+	return true
 }
 
 // sums appends the checksums of all views. It returns nil if there are more than sumsMax.
@@ -215,10 +207,7 @@ func (r *Replica) sums() []byte {
 		if st.dead {
 			continue
 		}
-		for i, rg := range st.schema.ranges {
-			b = appendSums(b, view.Entity(st.Number, i), sums{st.crc(&r.scratch, rg), st.sum})
-		}
-		if len(b) > sumsMax*sumBytes {
+		if b = r.appendViewSums(b, st); len(b) > sumsMax*sumBytes {
 			return nil
 		}
 	}
@@ -311,29 +300,25 @@ func (r *Replica) ref(ref view.RefID) *viewRef {
 // value that the state never had.
 func (r *Replica) update(st *State, rg view.Range, data []byte) bool {
 	values, ok := view.ReadUpdate(data, st.schema.fields, rg)
-	if !ok {
-		return false
+	if ok {
+		r.change(st, values)
 	}
-	n, _ := r.change(st, values)
-	r.stats.Updates++
-	r.stats.Values += n
-	return true
+	return ok
 }
 
 // change applies the values of a record to st and tells the observer which differ.
-func (r *Replica) change(st *State, values view.Values) (n uint64, differs bool) {
+func (r *Replica) change(st *State, values view.Values) (differs bool) {
 	mask := emptyMask(&r.mask, len(st.schema.defs))
 	for i, value, null, ok := values.Next(); ok; i, value, null, ok = values.Next() {
-		n++
 		if st.set(i, value, null) {
 			mask.Set(i)
 			differs = true
 		}
 	}
-	if differs {
-		r.changed(st, mask)
+	if differs && !r.tellRecord(st) {
+		r.obs.Changed(st, mask)
 	}
-	return n, differs
+	return differs
 }
 
 // checksum compares a view. The replica applies batches in order, so that the position of the checksum of a batch is its
@@ -403,13 +388,10 @@ func (r *Replica) dropAssembly() {
 // keyframe applies the keyframe of a view that exists.
 func (r *Replica) keyframe(st *State, rg view.Range, data []byte) bool {
 	values, ok := view.ReadKeyframe(data, st.schema.fields, rg)
-	if !ok {
-		return false
-	}
-	if _, differs := r.change(st, values); differs {
+	if ok && r.change(st, values) {
 		r.stats.Keyframed++
 	}
-	return true
+	return ok
 }
 
 // install makes the assembled state part of the copy.

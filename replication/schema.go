@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -56,7 +57,7 @@ func newSchema(id string, defs []ValueDef, valueMax uint16) *schema {
 	for i, d := range defs {
 		s.fields[i] = view.Field{Type: d.Type, Nullable: d.Nullable}
 		s.nullable = s.nullable || d.Nullable
-		cloneDef(&defs[i])
+		defs[i].Null, defs[i].Bounds, defs[i].Struct = bytes.Clone(d.Null), d.Bounds.clone(), slices.Clone(d.Struct)
 		if d.Name != "" {
 			s.index[d.Name] = i
 		}

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -168,9 +167,4 @@ func (s *schema) structOf(i int) []StructField {
 		return nil
 	}
 	return s.defs[i].Struct
-}
-
-// cloneDef copies what a definition shares with its source.
-func cloneDef(d *ValueDef) {
-	d.Null, d.Bounds, d.Struct = bytes.Clone(d.Null), d.Bounds.clone(), slices.Clone(d.Struct)
 }

@@ -136,15 +136,10 @@ func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {
 // ParseStoreKeyframe returns the space and the state number of a StoreKeyframe subject.
 func (s Names) ParseStoreKeyframe(subject string) (space string, number uint64, ok bool) {
 	_, rest, ok := s.ParseStore(subject)
-	if !ok {
-		return "", 0, false
-	}
-	if rest, ok = strings.CutPrefix(rest, "k."); !ok {
-		return "", 0, false
-	}
-	space, text, ok := strings.Cut(rest, ".")
+	rest, keyframe := strings.CutPrefix(rest, "k.")
+	space, text, _ := strings.Cut(rest, ".")
 	number, err := strconv.ParseUint(text, 10, 64)
-	return space, number, ok && err == nil && ValidToken(space)
+	return space, number, ok && keyframe && err == nil && ValidToken(space)
 }
 
 // Log returns the subject of the log of one session, in log shard n.
@@ -188,10 +183,7 @@ func (s Names) CommandAll(space string) string { return s.Command(space, ">") }
 // ParseCommand returns the space and key of a Command subject.
 func (s Names) ParseCommand(subject string) (space, key string, ok bool) {
 	rest, ok := s.cut(subject, "command.")
-	if !ok {
-		return "", "", false
-	}
-	space, key, ok = strings.Cut(rest, ".")
+	space, key, _ = strings.Cut(rest, ".")
 	return space, key, ok && ValidToken(space) && ValidKey(key)
 }
 
@@ -298,14 +290,8 @@ func (s Names) ParseShard(subject string) (n int, ok bool) {
 // ParseFrom returns the space and client of a From subject.
 func (s Names) ParseFrom(subject string) (space, client string, ok bool) {
 	rest, ok := s.cut(subject, "from.")
-	if !ok {
-		return "", "", false
-	}
-	space, client, ok = strings.Cut(rest, ".")
-	if !ok || !ValidToken(space) || !ValidToken(client) {
-		return "", "", false
-	}
-	return space, client, true
+	space, client, _ = strings.Cut(rest, ".")
+	return space, client, ok && ValidToken(space) && ValidToken(client)
 }
 
 // Mappings returns the mappings that every NATS server and leaf node needs to deliver the

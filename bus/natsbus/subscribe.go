@@ -50,16 +50,14 @@ func (s *subscription) start(pattern string) {
 		b.starting.Lock()
 		defer b.starting.Unlock()
 	}
-	err := s.begin(pattern)
-	if err == nil {
-		b.mu.Lock()
-		b.subs[s.sub] = s
-		b.mu.Unlock()
-	}
-	if err != nil {
+	if err := s.begin(pattern); err != nil {
 		b.counters.errors.Add(1)
 		b.cfg.OnError(fmt.Errorf("subscribe to %q: %w", pattern, err))
+		return
 	}
+	b.mu.Lock()
+	b.subs[s.sub] = s
+	b.mu.Unlock()
 }
 
 // begin subscribes with the shared queue, or with a queue and a goroutine of the library.

@@ -22,6 +22,7 @@ package command
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 )
@@ -104,10 +105,8 @@ func (c Code) String() string {
 
 // ParseCode returns the code with a name; Failed for a name that is not known.
 func ParseCode(name string) Code {
-	for c, n := range codeNames {
-		if n == name {
-			return Code(c)
-		}
+	if c := slices.Index(codeNames[:], name); c >= 0 {
+		return Code(c)
 	}
 	return Failed
 }

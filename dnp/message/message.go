@@ -84,12 +84,10 @@ const Types = len(types)
 
 // ParseType returns the type with this name, such as "string8".
 func ParseType(name string) (t Type, ok bool) {
-	for i := range types {
-		if types[i].name == name {
-			return Type(i), true
-		}
+	for t.Valid() && types[t].name != name {
+		t++
 	}
-	return 0, false
+	return t, t.Valid()
 }
 
 // Valid reports whether t is one of the types.

@@ -53,30 +53,23 @@ func (w *Writer) Float(v float32) { w.UInt(math.Float32bits(v)) }
 func (w *Writer) Double(v float64) { w.ULong(math.Float64bits(v)) }
 
 // String8 writes a text of at most 255 bytes. The engine's own strings end at a zero byte.
-func (w *Writer) String8(text string) {
-	if w.fits(text, math.MaxUint8) {
-		w.Byte(uint8(len(text)))
-		w.b = append(w.b, text...)
-	}
-}
+func (w *Writer) String8(text string) { w.text(text, 1) }
 
 // String16 writes a text of at most 65,535 bytes. The engine's own strings end at a zero byte.
-func (w *Writer) String16(text string) {
-	if w.fits(text, math.MaxUint16) {
-		w.UShort(uint16(len(text)))
-		w.b = append(w.b, text...)
-	}
-}
+func (w *Writer) String16(text string) { w.text(text, 2) }
 
-func (w *Writer) fits(text string, most int) bool {
+// text writes a text behind its length, which has size bytes.
+func (w *Writer) text(text string, size int) {
 	switch {
 	case w.err != nil:
-	case len(text) > most:
+	case len(text)>>(8*size) > 0:
 		w.err = ErrTooLong
 	case len(w.b) > SizeMax: // what is beyond need not be kept
 		w.err = ErrTooLarge
+	default:
+		length := binary.LittleEndian.AppendUint16(nil, uint16(len(text)))
+		w.b = append(append(w.b, length[:size]...), text...)
 	}
-	return w.err == nil
 }
 
 // Vector writes x, y and z.

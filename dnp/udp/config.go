@@ -147,15 +147,15 @@ func first(sockets []*Socket, err error) (*Socket, error) {
 }
 
 func listenError(addr netip.AddrPort, err error) error {
+	op := new(net.OpError)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen udp %s: %w", addrText(addr), syscall.EADDRINUSE)
+		err = syscall.EADDRINUSE
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("listen udp %s: this host does not have that address", addrText(addr))
+		err = errors.New("this host does not have that address")
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listen udp %s: permission denied (ports below 1024 need a privilege)", addrText(addr))
-	}
-	if op := new(net.OpError); errors.As(err, &op) {
+		err = errors.New("permission denied (ports below 1024 need a privilege)")
+	case errors.As(err, &op):
 		err = op.Err // which names neither the network nor the address again
 	}
 	return fmt.Errorf("listen udp %s: %w", addrText(addr), err)

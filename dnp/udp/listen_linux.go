@@ -91,15 +91,13 @@ func detach(conn *net.UDPConn) (fd int, err error) {
 // processes of the same user: the kernel chooses a socket for each client.
 func SharePort(_, _ string, c syscall.RawConn) error { return control(c, shareport) }
 
-func shareport(fd int) error {
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-	return os.NewSyscallError("setsockopt SO_REUSEPORT", err)
-}
+func shareport(fd int) error { return setOption(fd, "SO_REUSEPORT", unix.SO_REUSEPORT, 1) }
 
 // denyBroadcast takes back the permission that the net package gives to every UDP socket.
-func denyBroadcast(fd int) error {
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 0)
-	return os.NewSyscallError("setsockopt SO_BROADCAST", err)
+func denyBroadcast(fd int) error { return setOption(fd, "SO_BROADCAST", unix.SO_BROADCAST, 0) }
+
+func setOption(fd int, name string, option, value int) error {
+	return os.NewSyscallError("setsockopt "+name, unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, value))
 }
 
 // setBuffers asks for buffers past the system's limit first, which needs

@@ -159,6 +159,6 @@ func (m *mmsgConn) take(ds []Datagram) (n int) {
 		n++
 		bytes += size
 	}
-	m.counters.received(n, bytes)
+	m.counters.in.add(n, bytes)
 	return n
 }

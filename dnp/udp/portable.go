@@ -70,7 +70,7 @@ func (p *portableConn) read(ds []Datagram) (int, error) {
 		n, from, err := p.conn.ReadFromUDPAddrPort(p.memory)
 		switch {
 		case err == nil && n < len(p.memory):
-			p.counters.received(1, n)
+			p.counters.in.add(1, n)
 			ds[0] = Datagram{From: unmapped(from), Data: p.memory[:n:n]}
 			return 1, nil
 		case err == nil:
@@ -124,7 +124,7 @@ func (p *portableConn) send(batch []outgoing) error {
 			p.counters.drop(writeDropReason(err), 1)
 		}
 	}
-	p.counters.sent(datagrams, bytes)
+	p.counters.out.add(datagrams, bytes)
 	return nil
 }
 

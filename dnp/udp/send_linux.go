@@ -86,7 +86,7 @@ func (s *sender) count(c *counters) {
 		datagrams += s.runs[i].n
 		bytes += int(s.headers[i].len)
 	}
-	c.sent(datagrams, bytes)
+	c.out.add(datagrams, bytes)
 }
 
 // waitToSend waits up to writeWait for room, then tries once more. Another sender may

@@ -52,30 +52,27 @@ type Stats struct {
 // counters are the counters of a socket. Its owners write them once per batch; any
 // goroutine may read them.
 type counters struct {
-	datagramsIn, bytesIn, batchesIn    atomic.Uint64
-	datagramsOut, bytesOut, batchesOut atomic.Uint64
-	writeWaits, uncut                  atomic.Uint64
-	drops                              [NumDropReasons]atomic.Uint64
+	in, out           traffic
+	writeWaits, uncut atomic.Uint64
+	drops             [NumDropReasons]atomic.Uint64
 }
 
-func (c *counters) received(datagrams, bytes int) {
-	c.batchesIn.Add(1)
-	c.datagramsIn.Add(uint64(datagrams))
-	c.bytesIn.Add(uint64(bytes))
-}
+// A traffic counts one direction.
+type traffic struct{ datagrams, bytes, batches atomic.Uint64 }
 
-func (c *counters) sent(datagrams, bytes int) {
-	c.batchesOut.Add(1)
-	c.datagramsOut.Add(uint64(datagrams))
-	c.bytesOut.Add(uint64(bytes))
+// add counts a batch.
+func (t *traffic) add(datagrams, bytes int) {
+	t.batches.Add(1)
+	t.datagrams.Add(uint64(datagrams))
+	t.bytes.Add(uint64(bytes))
 }
 
 func (c *counters) drop(r DropReason, n int) { c.drops[r].Add(uint64(n)) }
 
 func (c *counters) stats() Stats {
 	s := Stats{
-		DatagramsIn: c.datagramsIn.Load(), BytesIn: c.bytesIn.Load(), BatchesIn: c.batchesIn.Load(),
-		DatagramsOut: c.datagramsOut.Load(), BytesOut: c.bytesOut.Load(), BatchesOut: c.batchesOut.Load(),
+		DatagramsIn: c.in.datagrams.Load(), BytesIn: c.in.bytes.Load(), BatchesIn: c.in.batches.Load(),
+		DatagramsOut: c.out.datagrams.Load(), BytesOut: c.out.bytes.Load(), BatchesOut: c.out.batches.Load(),
 		WriteWaits: c.writeWaits.Load(), Uncut: c.uncut.Load(),
 	}
 	for i := range s.Drops {

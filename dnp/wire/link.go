@@ -40,9 +40,8 @@ func (m LinkDown) Append(b []byte) []byte {
 
 // ParseLinkDown parses a LinkDown after its command byte.
 func ParseLinkDown(p []byte) (LinkDown, error) {
-	r := NewReader(p)
-	m := LinkDown{Link: LinkID(r.Uint16())}
-	return m, r.Err()
+	m, err := ParseLinkUp(p) // which has the same fields
+	return LinkDown(m), err
 }
 
 // LinkReadOnly is the only value of the flags that makes a link read-only: all

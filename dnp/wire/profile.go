@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // A Profile is one of the two dialects of DNP. A single datagram does not tell which,
 // so a listener has one profile.
 type Profile uint8
@@ -26,12 +28,8 @@ func (p Profile) String() string {
 
 // ParseProfile returns the profile with this name.
 func ParseProfile(name string) (p Profile, ok bool) {
-	for i, n := range profileNames {
-		if n == name {
-			return Profile(i), true
-		}
-	}
-	return 0, false
+	i := slices.Index(profileNames[:], name)
+	return Profile(max(i, 0)), i >= 0
 }
 
 // Modulus returns after how many commands the reliable numbers start again.

@@ -66,12 +66,10 @@ const ValueTypes = len(valueTypes)
 
 // ParseValueType returns the value type with this name, such as "vector3f32".
 func ParseValueType(name string) (t ValueType, ok bool) {
-	for i := range valueTypes {
-		if valueTypes[i].name == name {
-			return ValueType(i), true
-		}
+	for t < ValueType(ValueTypes) && valueTypes[t].name != name {
+		t++
 	}
-	return 0, false
+	return t, t.Valid()
 }
 
 // Valid reports whether t is in the protocol's table.

@@ -55,7 +55,7 @@ var list = []mutant{
 	},
 	{
 		Name: "long_messages_take_their_time", In: "dnp", Func: "longReceive.add", Guards: "SECURITY: a long message without an end is forgotten",
-		Old: "r.due, r.buf = now.add(longPatience), nil", New: "r.due, r.buf = now.add(2*longPatience), nil",
+		Old: "*p = &longPart{now.add(longPatience),", New: "*p = &longPart{now.add(2*longPatience),",
 		By: "dnp.TestLongTime",
 	},
 
@@ -158,7 +158,7 @@ var list = []mutant{
 		By: "replication.TestWritesBeyondBounds",
 	},
 	{
-		Name: "corrections_without_limit", In: "dnp", Func: "linkTable.correct", Guards: "SECURITY: a correction is not longer than the write, but for one datagram a second",
+		Name: "corrections_without_limit", In: "dnp", Func: "Conn.correct", Guards: "SECURITY: a correction is not longer than the write, but for one datagram a second",
 		Old: "if now < t.longAnswer {", New: "if false {",
 		By: "dnp.TestReadOnlyAnswers",
 	},
