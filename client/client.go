@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -262,18 +263,10 @@ func dial(ctx context.Context, way carrier, cfg Config) (*Client, error) {
 }
 
 func (cfg Config) withDefaults() Config {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
-	}
-	if cfg.UpdateInterval == 0 {
-		cfg.UpdateInterval = 30 * time.Millisecond
-	}
-	if cfg.BytesPerSecond == 0 {
-		cfg.BytesPerSecond = 56 << 10
-	}
-	if cfg.StatesMax == 0 {
-		cfg.StatesMax = 4096
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.UpdateInterval = cmp.Or(cfg.UpdateInterval, 30*time.Millisecond)
+	cfg.BytesPerSecond = cmp.Or(cfg.BytesPerSecond, 56<<10)
+	cfg.StatesMax = cmp.Or(cfg.StatesMax, 4096)
 	return cfg
 }
 

@@ -175,9 +175,6 @@ func (w *webCarrier) lost(why error) (progress bool) {
 	return w.progress || time.Since(w.begun) >= pauseMax
 }
 
-// end makes read return an error.
-func (w *webCarrier) end(err error) { w.inbox.end(err) }
-
 // take takes the datagrams that leave, in exchange for an empty batch.
 func (w *webCarrier) take(empty batch) batch {
 	w.mu.Lock()

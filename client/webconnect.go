@@ -203,7 +203,7 @@ func (w *webCarrier) run(ctx context.Context, conn webConn) {
 			w.failures = 0
 		}
 		if conn, err = w.connect(ctx, err); err != nil {
-			w.end(err)
+			w.inbox.end(err)
 			return
 		}
 		w.begin()
