@@ -178,14 +178,7 @@ func (st *stream) push(ev Event) {
 		return
 	}
 	st.queue, st.bytes = append(st.queue, ev), st.bytes+n
-	st.signal()
-}
-
-func (st *stream) signal() {
-	select {
-	case st.wake <- struct{}{}:
-	default:
-	}
+	signal(st.wake)
 }
 
 // lose notes that events are missing.
@@ -193,7 +186,7 @@ func (st *stream) lose() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.lost = true
-	st.signal()
+	signal(st.wake)
 }
 
 // take returns what waits. The events are older than what is lost.
