@@ -185,12 +185,18 @@ func serveReady(health func() Health) http.HandlerFunc {
 		if h.Missing == nil {
 			h.Missing = []string{}
 		}
-		w.Header().Set("Content-Type", "application/json")
+		status := http.StatusOK
 		if !h.Ready {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			status = http.StatusServiceUnavailable
 		}
-		_ = json.NewEncoder(w).Encode(h) // fails only if the client went away
+		writeJSON(w, status, h)
 	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client went away
 }
 
 // pageTimeout is how long the node may take to make a page.
@@ -205,8 +211,7 @@ func servePage(page func(context.Context) (any, error)) http.HandlerFunc {
 			http.Error(w, "the node does not answer in time", http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(content) // fails only if the client went away
+		writeJSON(w, http.StatusOK, content)
 	}
 }
 
@@ -224,11 +229,7 @@ type Drain struct {
 
 func serveDrain(drain func(tell func(Drain))) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		drain(func(d Drain) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusAccepted)
-			_ = json.NewEncoder(w).Encode(d) // fails only if the client went away
-		})
+		drain(func(d Drain) { writeJSON(w, http.StatusAccepted, d) })
 	}
 }
 
