@@ -13,6 +13,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
 // The field of the demo: a flock moves in it, and a player walks through it. Clients see it that are in its group,
@@ -240,10 +241,8 @@ func (p *player) run(ctx context.Context) error {
 		if err := p.play(ctx); err != nil && ctx.Err() == nil {
 			p.log.Debug("the player of the demo is gone for a while", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Sleep(ctx, playerReturns) {
 			return nil
-		case <-time.After(playerReturns):
 		}
 	}
 }
@@ -264,9 +263,11 @@ func (p *player) play(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	for c.State("player") == nil { // asks to be let in
-		if err := c.Send([]byte(fieldGroup)); err != nil {
-			return err
+	for {
+		if c.State("player") == nil { // asks to be let in
+			if err := c.Send([]byte(fieldGroup)); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -275,11 +276,5 @@ func (p *player) play(ctx context.Context) error {
 			return c.Err()
 		case <-time.After(playerAsks):
 		}
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-c.Done():
-		return c.Err()
 	}
 }

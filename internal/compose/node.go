@@ -19,6 +19,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/internal/version"
 	"github.com/dnprelay/dnprelay/subject"
 )
@@ -206,10 +207,8 @@ func openStore(ctx context.Context, timeout time.Duration, replicas string, log 
 			return fmt.Errorf("gave up after %v: %w", timeout, err)
 		}
 		log.Warn("JetStream is not available, trying again", "error", err)
-		select {
-		case <-ctx.Done():
+		if !turn.Sleep(ctx, time.Second) {
 			return ctx.Err()
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -100,7 +101,7 @@ func newFollower(space string) *follower {
 func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
 	f := newFollower(space)
 	shard := cluster.Shard(space, s.cfg.Shards)
-	inbox := s.newInbox()
+	inbox := "_INBOX." + crand.Text()
 	end, err := s.subscribe(f, space, shard, inbox)
 	defer end()
 	if err != nil {

@@ -8,8 +8,10 @@
 package turn
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Wake wakes one goroutine that receives from it. It has one slot, so waking never
@@ -24,6 +26,16 @@ func (w Wake) Wake() {
 	select {
 	case w <- struct{}{}:
 	default:
+	}
+}
+
+// Sleep waits for d or until ctx ends, and reports whether ctx goes on.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
