@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -293,12 +294,7 @@ func (s *Space) listen() {
 	}
 }
 
-func (f *Filter) queue() string {
-	if f.Queue == "" {
-		return "commands"
-	}
-	return f.Queue
-}
+func (f *Filter) queue() string { return cmp.Or(f.Queue, "commands") }
 
 // hear takes a message of NATS that is news.
 func (s *Space) hear(m *nats.Msg) {
