@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -189,10 +190,8 @@ func (r *checkRun) retry(ctx context.Context, try func() error) (last error) {
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
+		if !turn.Sleep(ctx, checkPause) {
 			return last
-		case <-time.After(checkPause):
 		}
 	}
 }

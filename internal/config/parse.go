@@ -55,7 +55,7 @@ func newParser(p Program) (*parser, error) {
 	}
 	for _, node := range k.Model.Leaves(false) {
 		if lines := node.Tag.Get("example"); lines != "" {
-			node.Detail = "Examples:\n  " + strings.ReplaceAll(lines, "; ", "\n  ")
+			node.Detail = strings.TrimSpace("Examples:\n  " + strings.ReplaceAll(lines, "; ", "\n  ") + "\n" + node.Tag.Get("rights"))
 		}
 	}
 	s.kong = k
@@ -87,17 +87,12 @@ func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 	}
 	unparsed := slices.Clone(s.problems)
 	for _, line := range settingProblems(ctx) {
-		if flag, _, _ := strings.Cut(line, ": "); !unparsed.has(flag) {
+		flag, _, _ := strings.Cut(line, ": ")
+		if !slices.ContainsFunc(unparsed, func(of string) bool { return strings.HasPrefix(of, flag+": ") }) { // a second problem of a flag would only confuse
 			s.problems = append(s.problems, line)
 		}
 	}
 	return ctx, s.problems, nil
-}
-
-// has reports whether there is a problem of a flag. Where a value cannot be parsed, a second problem would only
-// confuse.
-func (p Problems) has(flag string) bool {
-	return slices.ContainsFunc(p, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
 }
 
 // wantsCommand reports whether args lead to a group of commands, and name none of them.
