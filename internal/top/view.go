@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dnprelay/dnprelay/internal/inspect"
 )
 
 // Lines of the screen that are not of a list: two above, and one below.
@@ -171,10 +172,8 @@ func (m *Model) reasons() (list []string) {
 		return append(list, "  asking the nodes")
 	}
 	verdict := "The client has the newest values."
-	for _, r := range w.reasons {
-		if r.Blocks {
-			verdict = "The client does not have the newest values, because of what ! marks."
-		}
+	if slices.ContainsFunc(w.reasons, func(r inspect.Reason) bool { return r.Blocks }) {
+		verdict = "The client does not have the newest values, because of what ! marks."
 	}
 	list = append(list, wrapped("  ", verdict, m.width)...)
 	return slices.Concat(list, []string{""}, m.because()[m.offset:])
