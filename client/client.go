@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -436,10 +437,7 @@ func (c *Client) isReady() bool {
 func (c *Client) States() []*State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*State, 0, len(c.states)+len(c.own))
-	for _, s := range c.states {
-		list = append(list, s)
-	}
+	list := slices.Collect(maps.Values(c.states))
 	for _, s := range c.own {
 		if s.linked {
 			list = append(list, s)
