@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	"github.com/dnprelay/dnprelay/cmd/dnpctl/progress"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/latency"
+	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/publisher"
 	"github.com/nats-io/nats.go"
 )
@@ -198,18 +201,12 @@ func (r *benchRun) publish(ctx context.Context, op func(key string) publisher.Op
 }
 
 // batches yields an op about each state, as many at a time as one publish may have.
-func (r *benchRun) batches(op func(key string) publisher.Op) func(yield func([]publisher.Op) bool) {
-	return func(yield func([]publisher.Op) bool) {
-		for first := 0; first < r.States; first += benchOpsMax {
-			var ops []publisher.Op
-			for i := first; i < min(first+benchOpsMax, r.States); i++ {
-				ops = append(ops, op(fmt.Sprint(r.prefix, i)))
-			}
-			if !yield(ops) {
-				return
-			}
-		}
+func (r *benchRun) batches(op func(key string) publisher.Op) iter.Seq[[]publisher.Op] {
+	ops := make([]publisher.Op, r.States)
+	for i := range ops {
+		ops[i] = op(fmt.Sprint(r.prefix, i))
 	}
+	return slices.Chunk(ops, benchOpsMax)
 }
 
 // put makes a state: the time of its last change, in microseconds, and a position.
@@ -287,7 +284,7 @@ func (r *benchRun) awaitLinks(ctx context.Context) {
 func (r *benchRun) change(ctx context.Context) error {
 	period, start := time.Second/time.Duration(r.Rate), time.Now()
 	end := start.Add(r.For)
-	for due := start; awaitTime(ctx, due) && due.Before(end); due = due.Add(period) {
+	for due := start; turn.Sleep(ctx, time.Until(due)) && due.Before(end); due = due.Add(period) {
 		r.line.Set(progress.Status{Done: int(due.Sub(start) / time.Second), Total: int(r.For / time.Second), Text: "states change"})
 		r.late = max(r.late, time.Since(due))
 		r.last = uint64(due.UnixMicro())
@@ -302,16 +299,6 @@ func (r *benchRun) change(ctx context.Context) error {
 		r.sets++
 	}
 	return nil
-}
-
-// awaitTime waits until a time, and reports whether ctx lasted.
-func awaitTime(ctx context.Context, t time.Time) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(time.Until(t)):
-		return true
-	}
 }
 
 // settle waits for what is on its way.

@@ -132,16 +132,14 @@ func (e *edgeAtAddress) drain(ctx context.Context) (what telemetry.Drain, err er
 		return what, err
 	}
 	defer answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusAccepted:
+	if answer.StatusCode == http.StatusAccepted {
 		_ = json.NewDecoder(io.LimitReader(answer.Body, 4096)).Decode(&what) // an edge of another release may not say
 		return what, nil
-	case http.StatusUnauthorized:
-		return what, fmt.Errorf("%s answers %s; --http-token must be that of the edge", c.host(), answer.Status)
-	case http.StatusForbidden:
-		return what, fmt.Errorf("%s answers %s; from another machine both need --http-token", c.host(), answer.Status)
 	}
-	return what, fmt.Errorf("%s answers %s; is it an edge?", c.host(), answer.Status)
+	hints := map[int]string{
+		http.StatusUnauthorized: "--http-token must be that of the edge", http.StatusForbidden: "from another machine both need --http-token",
+	}
+	return what, fmt.Errorf("%s answers %s; %s", c.host(), answer.Status, cmp.Or(hints[answer.StatusCode], "is it an edge?"))
 }
 
 // drainText explains the answer of an edge.
