@@ -48,7 +48,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	ctx := conn.CloseRead(r.Context()) // a page says nothing
 	err = s.follow(ctx, space, func(frame []byte) error { return show(ctx, conn, frame) })
 	if err != nil && ctx.Err() == nil {
-		s.log.Debug("a page of the console is gone", "space", space, "err", err)
+		s.cfg.Log.Debug("a page of the console is gone", "space", space, "err", err)
 		_ = conn.Close(websocket.StatusInternalError, "the copy of the space ended") // the page asks again
 	}
 }

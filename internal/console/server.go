@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"embed"
@@ -49,7 +50,6 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	asker ask.Asker
-	log   *slog.Logger
 	mux   *http.ServeMux
 	pages chan struct{} // one for each page that follows a space
 }
@@ -60,10 +60,8 @@ func New(cfg Config) *Server {
 	if err != nil {
 		panic(err) // the folder is part of the program
 	}
-	s := &Server{cfg: cfg, asker: ask.Asker{Conn: cfg.Bus.Conn(), Subjects: cfg.Subjects}, log: cfg.Log, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{cfg: cfg, asker: ask.Asker{Conn: cfg.Bus.Conn(), Subjects: cfg.Subjects}, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
+	s.cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s.mux.Handle("GET /", http.FileServerFS(files))
 	s.mux.HandleFunc("GET /api/about", s.about)
 	s.mux.HandleFunc("GET /api/spaces", s.spaces)

@@ -32,8 +32,7 @@ type Config struct {
 	// Telemetry collects the metrics. It must not be nil, and belongs to the caller.
 	Telemetry *Telemetry
 
-	// Health is called for each request of /readyz, from any goroutine; default: always
-	// ready.
+	// Health is called for each request of /readyz, from any goroutine. It must not be nil.
 	Health func() Health
 
 	// Metrics are shown at /metrics, with those of the Go runtime and of the process, and
@@ -77,9 +76,6 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	if cfg.Addr == "" {
 		return &Server{}, nil
-	}
-	if cfg.Health == nil {
-		cfg.Health = func() Health { return Health{Ready: true} }
 	}
 	return listen(cfg.Addr, routes(cfg, t.registry), requestTimeout)
 }
