@@ -254,15 +254,12 @@ func ReadToken(file string) (string, error) {
 func guard(file, addr string, next http.Handler) http.Handler {
 	listen := hostname(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if public(r) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if file == "" && !(local(r) && forLocal(r, listen) && ofNoPage(r)) {
+		switch {
+		case public(r):
+		case file == "" && !(local(r) && forLocal(r, listen) && ofNoPage(r)):
 			http.Error(w, "without --http-token this request is served only to programs on this machine that ask for 127.0.0.1 or localhost", http.StatusForbidden)
 			return
-		}
-		if file != "" && !hasToken(r, file) {
+		case file != "" && !hasToken(r, file):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "this request needs the token of --http-token, as Authorization: Bearer", http.StatusUnauthorized)
 			return
