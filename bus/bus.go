@@ -10,6 +10,7 @@
 package bus
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -62,6 +63,22 @@ func JSON(subject string, v any) Msg {
 // subscription.
 func (m *Msg) NoResponders() bool {
 	return len(m.Data) == 0 && m.Header[HeaderStatus] == StatusNoResponders
+}
+
+// Ask sends a request over b and waits for the answer, or until ctx ends.
+func Ask(ctx context.Context, b Bus, m Msg, timeout time.Duration) (Msg, error) {
+	type result struct {
+		answer Msg
+		err    error
+	}
+	done := make(chan result, 1)
+	b.Request(m, timeout, func(answer Msg, err error) { done <- result{answer, err} })
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return Msg{}, ctx.Err()
+	}
 }
 
 // A Bus carries messages between the nodes of a cluster. Only shells use it; the packages with

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,10 +94,7 @@ func resolve(ctx context.Context, address string) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("address %s: %w", address, err)
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", cmp.Or(host, "127.0.0.1"))
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("address %s: %w", address, err)
 	}

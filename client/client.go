@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -262,18 +264,10 @@ func dial(ctx context.Context, way carrier, cfg Config) (*Client, error) {
 }
 
 func (cfg Config) withDefaults() Config {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
-	}
-	if cfg.UpdateInterval == 0 {
-		cfg.UpdateInterval = 30 * time.Millisecond
-	}
-	if cfg.BytesPerSecond == 0 {
-		cfg.BytesPerSecond = 56 << 10
-	}
-	if cfg.StatesMax == 0 {
-		cfg.StatesMax = 4096
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.UpdateInterval = cmp.Or(cfg.UpdateInterval, 30*time.Millisecond)
+	cfg.BytesPerSecond = cmp.Or(cfg.BytesPerSecond, 56<<10)
+	cfg.StatesMax = cmp.Or(cfg.StatesMax, 4096)
 	return cfg
 }
 
@@ -443,10 +437,7 @@ func (c *Client) isReady() bool {
 func (c *Client) States() []*State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*State, 0, len(c.states)+len(c.own))
-	for _, s := range c.states {
-		list = append(list, s)
-	}
+	list := slices.Collect(maps.Values(c.states))
 	for _, s := range c.own {
 		if s.linked {
 			list = append(list, s)

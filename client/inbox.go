@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"time"
@@ -41,30 +42,21 @@ func (i *inbox) put(p []byte) {
 }
 
 // tell makes read return an error once.
-func (i *inbox) tell(err error) {
+func (i *inbox) tell(err error) { i.change(func() { i.once = err }) }
+
+// change changes what mu guards, and has read look at it.
+func (i *inbox) change(do func()) {
 	i.mu.Lock()
-	i.once = err
+	do()
 	i.mu.Unlock()
 	wake(i.signal)
 }
 
 // end makes read return an error from now on. The first one counts.
-func (i *inbox) end(err error) {
-	i.mu.Lock()
-	if i.ended == nil {
-		i.ended = err
-	}
-	i.mu.Unlock()
-	wake(i.signal)
-}
+func (i *inbox) end(err error) { i.change(func() { i.ended = cmp.Or(i.ended, err) }) }
 
 // wake is that of carrier.
-func (i *inbox) wake() {
-	i.mu.Lock()
-	i.woken = true
-	i.mu.Unlock()
-	wake(i.signal)
-}
+func (i *inbox) wake() { i.change(func() { i.woken = true }) }
 
 // drops returns how many datagrams were dropped.
 func (i *inbox) drops() uint64 {

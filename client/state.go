@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,11 +192,7 @@ func (s *State) SetConfirmed(ctx context.Context, name string, v any) error {
 }
 
 func (s *State) writeError(index int, code wire.RefusalCode) *WriteError {
-	name := s.Name(index)
-	if name == "" {
-		name = strconv.Itoa(index)
-	}
-	return &WriteError{Key: s.key, Name: name, Code: code.String()}
+	return &WriteError{Key: s.key, Name: cmp.Or(s.Name(index), strconv.Itoa(index)), Code: code.String()}
 }
 
 // set sets a value. done, unless it is nil, is called with the result while Client.mu is held.

@@ -68,7 +68,7 @@ func (v Value) Component(i int) float64 {
 	case wire.KindSint:
 		return float64(v.sint(i))
 	case wire.KindUint:
-		return float64(v.uint(i))
+		return float64(v.bits(i))
 	}
 	return v.float(i)
 }
@@ -91,7 +91,7 @@ func (v Value) Int() int64 {
 	case v.typ.Kind() == wire.KindSint:
 		return v.sint(0)
 	case v.typ.Kind() == wire.KindUint:
-		return int64(v.uint(0))
+		return int64(v.bits(0))
 	}
 	return int64(v.float(0))
 }
@@ -99,7 +99,7 @@ func (v Value) Int() int64 {
 // Uint is Int for numbers that are not negative.
 func (v Value) Uint() uint64 {
 	if v.Len() > 0 && v.typ.Kind() == wire.KindUint {
-		return v.uint(0)
+		return v.bits(0)
 	}
 	return uint64(v.Int())
 }
@@ -147,26 +147,17 @@ func (v Value) component(i int) string {
 	case wire.KindSint:
 		return strconv.FormatInt(v.sint(i), 10)
 	case wire.KindUint:
-		return strconv.FormatUint(v.uint(i), 10)
+		return strconv.FormatUint(v.bits(i), 10)
 	}
 	return strconv.FormatFloat(v.float(i), 'g', -1, min(8*max(v.typ.Width(), 4), 64))
 }
 
 // bits returns the bytes of a component.
 func (v Value) bits(i int) uint64 {
-	p := v.fixed[i*v.typ.Width():]
-	switch v.typ.Width() {
-	case 1:
-		return uint64(p[0])
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(p))
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(p))
-	}
-	return binary.LittleEndian.Uint64(p)
+	var p [8]byte
+	copy(p[:v.typ.Width()], v.fixed[i*v.typ.Width():])
+	return binary.LittleEndian.Uint64(p[:])
 }
-
-func (v Value) uint(i int) uint64 { return v.bits(i) }
 
 func (v Value) sint(i int) int64 {
 	unused := 64 - 8*v.typ.Width()

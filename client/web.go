@@ -126,17 +126,10 @@ func (w *webCarrier) flush() error {
 
 func (w *webCarrier) read(due time.Time, receive func([]byte)) error {
 	err := w.inbox.read(due, receive)
-	if errors.Is(err, errResumed) {
-		w.repeatLatest()
+	if errors.Is(err, errResumed) && len(w.latest) > 0 {
+		w.collected.add(w.latest) // the next flush says something, so that the edge learns where the client is
 	}
 	return err
-}
-
-// repeatLatest makes the next flush say something, so that the edge learns where the client is.
-func (w *webCarrier) repeatLatest() {
-	if len(w.latest) > 0 {
-		w.collected.add(w.latest)
-	}
 }
 
 func (w *webCarrier) wake() { w.inbox.wake() }
@@ -174,9 +167,6 @@ func (w *webCarrier) lost(why error) (progress bool) {
 	w.leaving.reset()
 	return w.progress || time.Since(w.begun) >= pauseMax
 }
-
-// end makes read return an error.
-func (w *webCarrier) end(err error) { w.inbox.end(err) }
 
 // take takes the datagrams that leave, in exchange for an empty batch.
 func (w *webCarrier) take(empty batch) batch {

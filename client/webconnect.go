@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -133,14 +134,8 @@ func newDialer(text string, cfg *Config, times patienceTimes) (d dialer, err err
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
 		return d, fmt.Errorf("client: address %s: want %s://HOST:PORT/PATH and nothing else", text, u.Scheme)
 	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if port == "" {
-		port = "3480"
-	}
-	u.Host = net.JoinHostPort(host, port)
+	host := cmp.Or(u.Hostname(), "127.0.0.1")
+	u.Host = net.JoinHostPort(host, cmp.Or(u.Port(), "3480"))
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/dnp"
 	}
@@ -203,7 +198,7 @@ func (w *webCarrier) run(ctx context.Context, conn webConn) {
 			w.failures = 0
 		}
 		if conn, err = w.connect(ctx, err); err != nil {
-			w.end(err)
+			w.inbox.end(err)
 			return
 		}
 		w.begin()

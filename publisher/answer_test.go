@@ -74,8 +74,8 @@ func TestAnswers(t *testing.T) {
 		s := newScripted(t, lampPut)
 		s.answer(c.answer)
 		pause := max(0, s.pausedUntil.Sub(s.now))
-		if got := s.counters; int(got.accepted) != c.accepted || int(got.refused) != c.refused || len(s.refused) != c.refused || s.pendingOps() != c.pending || pause != c.pause {
-			t.Errorf("%s: accepted %d, refused %q, pending %d, a pause of %v; want %d, %d, %d and %v", c.why, got.accepted, s.refused, s.pendingOps(), pause, c.accepted, c.refused, c.pending, c.pause)
+		if got := s.counters; int(got.Accepted) != c.accepted || int(got.Refused) != c.refused || len(s.refused) != c.refused || s.pendingOps() != c.pending || pause != c.pause {
+			t.Errorf("%s: accepted %d, refused %q, pending %d, a pause of %v; want %d, %d, %d and %v", c.why, got.Accepted, s.refused, s.pendingOps(), pause, c.accepted, c.refused, c.pending, c.pause)
 		}
 		if _, there := s.states["lamp"]; there != (c.refused == 0) {
 			t.Errorf("%s: the copy has the state: %t", c.why, there)
@@ -95,8 +95,8 @@ func TestLateAnswer(t *testing.T) {
 	s.pausedUntil = time.Time{}
 	s.flush(s.now)
 	s.answered(s.now, &nats.Msg{Subject: first.msg.Reply, Data: []byte(`{"epoch":5,"seq":1,"results":[{}]}`)})
-	if s.counters.accepted != 0 || len(s.sent) != 1 || s.pendingOps() != 1 {
-		t.Errorf("accepted %d; under way %d, pending %d", s.counters.accepted, len(s.sent), s.pendingOps())
+	if s.counters.Accepted != 0 || len(s.sent) != 1 || s.pendingOps() != 1 {
+		t.Errorf("accepted %d; under way %d, pending %d", s.counters.Accepted, len(s.sent), s.pendingOps())
 	}
 }
 
@@ -132,8 +132,8 @@ func TestUnknownClient(t *testing.T) {
 			t.Errorf("%T: at once the relay gets %v; refused %q, pending %d", op, next, s.refused, s.pendingOps())
 		}
 		s.pushDelayed(s.now.Add(s.p.cfg.Retry))
-		if s.answer(`{"epoch":5,"seq":1,"results":[{}]}`); s.counters.accepted != 1 || s.pendingOps() != 0 {
-			t.Errorf("%T: accepted %d, pending %d", op, s.counters.accepted, s.pendingOps())
+		if s.answer(`{"epoch":5,"seq":1,"results":[{}]}`); s.counters.Accepted != 1 || s.pendingOps() != 0 {
+			t.Errorf("%T: accepted %d, pending %d", op, s.counters.Accepted, s.pendingOps())
 		}
 	}
 }
@@ -152,8 +152,8 @@ func TestWindow(t *testing.T) {
 	}
 	s.transmitted(s.now, &transmission{1, &nats.Msg{}}, nats.ErrMaxPayload)
 	s.transmitted(s.now, &transmission{2, &nats.Msg{}}, errors.New("closed"))
-	if s.counters.refused != 1 || s.counters.repeated != 1 || len(s.sent) != 1 {
-		t.Errorf("refused %d, repeated %d, under way %d; want what NATS never takes refused, and the rest sent again", s.counters.refused, s.counters.repeated, len(s.sent))
+	if s.counters.Refused != 1 || s.counters.Repeated != 1 || len(s.sent) != 1 {
+		t.Errorf("refused %d, repeated %d, under way %d; want what NATS never takes refused, and the rest sent again", s.counters.Refused, s.counters.Repeated, len(s.sent))
 	}
 }
 

@@ -87,14 +87,14 @@ func (b *Bound[T]) Key() string { return b.key }
 func (b *Bound[T]) Get() T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.shared {
-		return b.current
-	}
 	return b.copyCurrent()
 }
 
 // copyCurrent returns the current values without shared memory.
 func (b *Bound[T]) copyCurrent() T {
+	if !b.shared {
+		return b.current
+	}
 	var v T
 	for i := range b.fields {
 		b.fields[i].Clone(b.fields[i].In(reflect.ValueOf(&v).Elem()), b.nowFields[i])
@@ -116,11 +116,7 @@ func (b *Bound[T]) Set(v T) error {
 func (b *Bound[T]) Update(f func(*T)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shared {
-		b.next = b.copyCurrent()
-	} else {
-		b.next = b.current
-	}
+	b.next = b.copyCurrent()
 	f(&b.next)
 	return b.commit()
 }

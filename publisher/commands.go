@@ -103,8 +103,7 @@ func (s *Space) answerOnce(ctx context.Context, client, session string, id uint1
 // confirm an earlier attempt in time, so that the answer that the edge has is this one.
 func verdict(client string, reply []byte, unheard bool) (ends bool, err error) {
 	number, err := messageNumber(client, reply)
-	var refused *Error
-	_ = errors.As(err, &refused)
+	refused, _ := errors.AsType[*Error](err)
 	switch {
 	case refused != nil && refused.Code == CodeUnknownClient, err == nil && number == 0 && duplicate(reply) && !unheard:
 		return true, ErrLate

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,14 +179,7 @@ func (st *stream) push(ev Event) {
 		return
 	}
 	st.queue, st.bytes = append(st.queue, ev), st.bytes+n
-	st.signal()
-}
-
-func (st *stream) signal() {
-	select {
-	case st.wake <- struct{}{}:
-	default:
-	}
+	signal(st.wake)
 }
 
 // lose notes that events are missing.
@@ -193,7 +187,7 @@ func (st *stream) lose() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.lost = true
-	st.signal()
+	signal(st.wake)
 }
 
 // take returns what waits. The events are older than what is lost.
@@ -300,12 +294,7 @@ func (s *Space) listen() {
 	}
 }
 
-func (f *Filter) queue() string {
-	if f.Queue == "" {
-		return "commands"
-	}
-	return f.Queue
-}
+func (f *Filter) queue() string { return cmp.Or(f.Queue, "commands") }
 
 // hear takes a message of NATS that is news.
 func (s *Space) hear(m *nats.Msg) {

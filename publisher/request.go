@@ -315,7 +315,7 @@ func (s *Space) expire(now time.Time) {
 // what the copy says is right in both cases.
 func (s *Space) fail(now time.Time, r *request, cause error) {
 	s.out.pushFront(r.ops)
-	s.counters.repeated += uint64(len(r.ops))
+	s.counters.Repeated += uint64(len(r.ops))
 	s.outage.begin(now, cause)
 	if !now.Before(s.pausedUntil) {
 		s.pausedUntil = now.Add(s.backoff)
@@ -440,8 +440,8 @@ func (s *Space) pushDelayed(now time.Time) {
 
 // accept ends an op that the relay accepted, and forgets what the copy needs no longer.
 func (s *Space) accept(p *pendingOp, pos Position) {
-	s.counters.accepted++
-	s.counters.position = pos
+	s.counters.Accepted++
+	s.counters.Position = pos
 	p.settle(pos, nil)
 	name := p.topic.name
 	if p.topic.kind == topicGroups {
@@ -527,7 +527,7 @@ func (s *Space) refuseAll(r *request, code replication.Code, text string) {
 // refuse ends an op that the relay does not accept.
 func (s *Space) refuse(p *pendingOp, code replication.Code, text string) {
 	err := &Error{Op: p.verb + " " + p.topic.name, Code: Code(code), Message: text}
-	s.counters.refused++
+	s.counters.Refused++
 	if len(p.waiters) == 0 && !p.asserts() {
 		s.untold = append(s.untold, func() { s.p.cfg.Refused(s.name, err) })
 	}

@@ -146,7 +146,7 @@ func (s *Space) Clear(ctx context.Context) error {
 }
 
 func (s *Space) publishOnce(ctx context.Context, source string, form *payload.Op) error {
-	m, err := s.p.request(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: form.Append(nil)})
+	m, err := s.p.requestFor(ctx, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Data: form.Append(nil)}, s.p.cfg.Timeout)
 	var a payload.Answer
 	switch {
 	case err != nil:
@@ -157,11 +157,6 @@ func (s *Space) publishOnce(ctx context.Context, source string, form *payload.Op
 		return &Error{Op: source, Code: Code(a.Error.Code), Message: a.Error.Message}
 	}
 	return nil
-}
-
-// request sends m and waits up to Config.Timeout for the reply.
-func (p *Publisher) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	return p.requestFor(ctx, m, p.cfg.Timeout)
 }
 
 // sendPatience returns how long Send waits for an answer of which no repetition is sent: the deadline of ctx decides, or sendLongest.

@@ -59,7 +59,7 @@ type Space struct {
 	epoch       uint64        // the highest that an answer or event named
 	heard       time.Time     // when a relay last answered, or was asked for the epoch
 	outage      outage
-	counters    counters
+	counters    Stats // of what happened since the Space was opened
 	streams     map[*stream]bool
 	attached    bool     // streams has changed
 	untold      []func() // calls of the functions of the Config, which run makes without mu
@@ -195,10 +195,13 @@ func (s *Space) Publish(ctx context.Context, ops ...Op) (Position, error) {
 func (s *Space) Post(ops ...Op) error { return s.submit(context.Background(), ops, nil) }
 
 // nudge lets run look at what is to be done.
-func (s *Space) nudge() {
+func (s *Space) nudge() { signal(s.wake) }
+
+// signal fills a channel of one slot, whose receiver will look anyway if it is full.
+func signal(slot chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
-	default: // it will look anyway
+	case slot <- struct{}{}:
+	default:
 	}
 }
 

@@ -424,13 +424,12 @@ func (o *outbox) assertForeign(st *state) {
 // op has nothing to say.
 func (s *copied) appendPending(b []byte, p *pendingOp) []byte {
 	name := p.topic.name
-	if p.topic.kind == topicGroups {
+	switch p.topic.kind {
+	case topicGroups:
 		return appendGroups(b, name, s.groups[name])
-	}
-	if p.topic.kind == topicInterest {
+	case topicInterest:
 		return append(b, s.interests[name].text...)
-	}
-	if p.topic.kind == topicEyes {
+	case topicEyes:
 		return append(b, s.eyes[name]...)
 	}
 	st := s.of(p)

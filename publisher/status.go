@@ -143,12 +143,6 @@ func (s *Space) pendingOps() int {
 	return n
 }
 
-// counters count what happened since the Space was opened.
-type counters struct {
-	accepted, refused, repeated uint64
-	position                    Position
-}
-
 // Stats are the figures of a Space.
 type Stats struct {
 	States  int // in the copy
@@ -168,11 +162,8 @@ func (s *Space) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drain()
-	c := s.counters
-	st := Stats{
-		Clients: len(s.groups), Pending: s.pendingOps(), Accepted: c.accepted, Refused: c.refused, Repeated: c.repeated,
-		Position: c.position, Heard: s.heard,
-	}
+	st := s.counters
+	st.Clients, st.Pending, st.Heard = len(s.groups), s.pendingOps(), s.heard
 	for _, state := range s.states {
 		if state.removedAt.IsZero() {
 			st.States++

@@ -72,27 +72,21 @@ const (
 	CodeBusy          = Code(replication.CodeBusy)
 )
 
+// goTypes are the Go types of components, by the name of the value type that has one of them.
+var goTypes = map[string]reflect.Type{
+	"sint8": reflect.TypeFor[int8](), "sint16": reflect.TypeFor[int16](), "sint32": reflect.TypeFor[int32](), "sint64": reflect.TypeFor[int64](),
+	"uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](), "uint32": reflect.TypeFor[uint32](), "uint64": reflect.TypeFor[uint64](),
+	"float16": reflect.TypeFor[float32](), "float32": reflect.TypeFor[float32](), "float64": reflect.TypeFor[float64](),
+	"string": reflect.TypeFor[string](), "data": reflect.TypeFor[[]byte](),
+}
+
 // goType returns the Go type in which values of a type are told; nil for one that this release does not know.
 func (t Type) goType() reflect.Type {
 	v, ok := wire.ParseValueType(string(t))
 	if !ok {
 		return nil
 	}
-	var one reflect.Type
-	switch v.Kind() {
-	case wire.KindString:
-		return reflect.TypeFor[string]()
-	case wire.KindData:
-		return reflect.TypeFor[[]byte]()
-	case wire.KindSint:
-		one = map[int]reflect.Type{1: reflect.TypeFor[int8](), 2: reflect.TypeFor[int16](), 4: reflect.TypeFor[int32](), 8: reflect.TypeFor[int64]()}[v.Width()]
-	case wire.KindUint:
-		one = map[int]reflect.Type{1: reflect.TypeFor[uint8](), 2: reflect.TypeFor[uint16](), 4: reflect.TypeFor[uint32](), 8: reflect.TypeFor[uint64]()}[v.Width()]
-	case wire.KindFloat:
-		if one = reflect.TypeFor[float32](); v.Width() == 8 {
-			one = reflect.TypeFor[float64]()
-		}
-	}
+	one := goTypes[v.Component().String()]
 	if n := v.Components(); n > 1 {
 		return reflect.ArrayOf(n, one)
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,18 +201,12 @@ func (r *benchRun) publish(ctx context.Context, op func(key string) publisher.Op
 }
 
 // batches yields an op about each state, as many at a time as one publish may have.
-func (r *benchRun) batches(op func(key string) publisher.Op) func(yield func([]publisher.Op) bool) {
-	return func(yield func([]publisher.Op) bool) {
-		for first := 0; first < r.States; first += benchOpsMax {
-			var ops []publisher.Op
-			for i := first; i < min(first+benchOpsMax, r.States); i++ {
-				ops = append(ops, op(fmt.Sprint(r.prefix, i)))
-			}
-			if !yield(ops) {
-				return
-			}
-		}
+func (r *benchRun) batches(op func(key string) publisher.Op) iter.Seq[[]publisher.Op] {
+	ops := make([]publisher.Op, r.States)
+	for i := range ops {
+		ops[i] = op(fmt.Sprint(r.prefix, i))
 	}
+	return slices.Chunk(ops, benchOpsMax)
 }
 
 // put makes a state: the time of its last change, in microseconds, and a position.

@@ -21,6 +21,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/inspect/ask"
 	"github.com/dnprelay/dnprelay/internal/proc"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
+	"github.com/dnprelay/dnprelay/internal/top"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -32,11 +33,6 @@ type drainCommand struct {
 	HTTPToken string        `name:"http-token" env:"DNP_HTTP_TOKEN" placeholder:"FILE" help:"With an address: file with the token of the edge's own --http-token; empty = none, for an edge on this machine without --http-token."`
 
 	NATSLogin `group:"NATS"`
-}
-
-// Help returns examples.
-func (c *drainCommand) Help() string {
-	return "Examples:\n  dnpctl drain edge-1 --wait\n  dnpctl drain 127.0.0.1:8414 --wait\nBy name it needs the NATS user admin."
 }
 
 // Problems lists what is wrong with c.
@@ -136,16 +132,14 @@ func (e *edgeAtAddress) drain(ctx context.Context) (what telemetry.Drain, err er
 		return what, err
 	}
 	defer answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusAccepted:
+	if answer.StatusCode == http.StatusAccepted {
 		_ = json.NewDecoder(io.LimitReader(answer.Body, 4096)).Decode(&what) // an edge of another release may not say
 		return what, nil
-	case http.StatusUnauthorized:
-		return what, fmt.Errorf("%s answers %s; --http-token must be that of the edge", c.host(), answer.Status)
-	case http.StatusForbidden:
-		return what, fmt.Errorf("%s answers %s; from another machine both need --http-token", c.host(), answer.Status)
 	}
-	return what, fmt.Errorf("%s answers %s; is it an edge?", c.host(), answer.Status)
+	hints := map[int]string{
+		http.StatusUnauthorized: "--http-token must be that of the edge", http.StatusForbidden: "from another machine both need --http-token",
+	}
+	return what, fmt.Errorf("%s answers %s; %s", c.host(), answer.Status, cmp.Or(hints[answer.StatusCode], "is it an edge?"))
 }
 
 // drainText explains the answer of an edge.
@@ -153,7 +147,7 @@ func drainText(d telemetry.Drain) string {
 	switch d.Sessions {
 	case telemetry.SessionsHandedOver:
 		if d.Reason != "" {
-			return "the edge ends, and closes the sessions that it cannot hand over: " + harmless(d.Reason)
+			return "the edge ends, and closes the sessions that it cannot hand over: " + top.Printable(d.Reason)
 		}
 		return "the edge hands its sessions over and ends"
 	case telemetry.SessionsClosed:
@@ -231,7 +225,7 @@ func (e *namedEdge) known(nodes []inspect.NodesAnswer, missing []inspect.Member)
 		case n.Head.Node == e.name:
 			return fmt.Errorf("%s is a %s, and only edges drain by this command; SIGTERM makes a %s hand over and end", e.name, n.Role, n.Role)
 		case n.Role == "edge":
-			edges = append(edges, harmless(n.Head.Node))
+			edges = append(edges, top.Printable(n.Head.Node))
 		}
 	}
 	switch {

@@ -47,7 +47,7 @@ type commands struct {
 	Publish    publishCommand     `cmd:"" help:"Make, change or remove a state, as a game server does." example:"dnpctl publish demo tower hp:float32=93.5 pos:vector3f32=1,2,3; dnpctl publish demo tower hp=92; dnpctl publish demo tower --remove"`
 	Eye        eyeCommand         `cmd:"" help:"Say from where a client sees, for states with an interest." example:"dnpctl eye demo alice player.alice; dnpctl eye demo alice 10,0,3"`
 	Get        getCommand         `cmd:"" help:"Print what the relay holds: a state, or all states of a space." example:"dnpctl get demo; dnpctl get demo tower"`
-	Kick       kickCommand        `cmd:"" help:"End the sessions of a client, as a game server does."`
+	Kick       kickCommand        `cmd:"" help:"End the sessions of a client, as a game server does." example:"dnpctl kick demo alice; dnpctl kick demo alice 'shouts at everybody'" rights:"It needs the NATS user game or admin."`
 	Send       sendCommand        `cmd:"" help:"Send a message to the clients of a space, to one client, or to an edge as a DNP client." example:"dnpctl send demo 'hello all'; dnpctl send demo/alice 'hello Alice'; dnpctl send 127.0.0.1:3413 'hello server'"`
 	Command    commandCommand     `cmd:"" help:"Connect as a DNP client, ask the game server to do something with a state, and print its answer." example:"dnpctl command 127.0.0.1:3413 lamp switch on"`
 	Who        whoCommand         `cmd:"" help:"List the clients of a space, or those near a place, or that see a state." example:"dnpctl who demo; dnpctl who demo --near tower --within 50; dnpctl who demo --sees tower"`
@@ -63,7 +63,7 @@ type commands struct {
 	Why        whyCommand         `cmd:"" help:"Say why a client has what it has of a state: every reason, in order." example:"dnpctl why demo alice tower"`
 	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
 	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
-	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP."`
+	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP." example:"dnpctl drain edge-1 --wait; dnpctl drain 127.0.0.1:8414 --wait" rights:"By name it needs the NATS user admin."`
 	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`
 }
 

@@ -250,11 +250,6 @@ type kickCommand struct {
 	JSON   bool   `name:"json" env:"-" help:"Print the answer as JSON."`
 }
 
-// Help returns examples.
-func (c *kickCommand) Help() string {
-	return "Examples:\n  dnpctl kick demo alice\n  dnpctl kick demo alice 'shouts at everybody'\nIt needs the NATS user game or admin."
-}
-
 // Problems lists what is wrong with c.
 func (c *kickCommand) Problems() (list config.Problems) {
 	if n := len(c.Reason); n > replication.KickReasonMax {

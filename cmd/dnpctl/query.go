@@ -190,14 +190,9 @@ func printNext(ctx context.Context, from *nats.Subscription) (more bool, err err
 	return true, nil
 }
 
-// JSONFlags are of commands whose output is JSON in any case, so that scripts need not know which are.
-type JSONFlags struct {
-	JSON bool `name:"json" env:"-" help:"Print one JSON object per line, as without this flag."`
-}
-
 type eventsCommand struct {
 	SpaceFlags `set:"space=Space to listen to."`
-	JSONFlags
+	JSON       bool `name:"json" env:"-" help:"Print one JSON object per line, as without this flag."` // so that scripts need not know which commands do
 	LimitFlags
 }
 

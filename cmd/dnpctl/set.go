@@ -15,7 +15,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/command"
-	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
@@ -108,7 +107,7 @@ func (c *setCommand) write(s *client.State) (map[int]client.Value, error) {
 		if !ok {
 			return nil, fmt.Errorf("state %q has %d values, no value %s", c.State, s.Len(), name)
 		}
-		enc, err := encodeDef(replication.ValueDef{Type: s.Type(index), Struct: structFields(s, index)}, text)
+		enc, err := encode(replication.ValueDef{Type: s.Type(index), Struct: structFields(s, index)}, text)
 		if err != nil {
 			return nil, fmt.Errorf("value %s: %w", name, err)
 		}
@@ -122,14 +121,9 @@ func (c *setCommand) write(s *client.State) (map[int]client.Value, error) {
 	return values, nil
 }
 
-// encode returns text as wire bytes of a type. It converts the text like a JSON payload, so that the
-// same text means the same everywhere.
-func encode(t wire.ValueType, text string) ([]byte, error) {
-	return encodeDef(replication.ValueDef{Type: t}, text)
-}
-
-// encodeDef is encode for a value that may have components, as {"x":1,"y":2}.
-func encodeDef(d replication.ValueDef, text string) ([]byte, error) {
+// encode returns text as wire bytes of a value, which may have components, as {"x":1,"y":2}. It converts the text like a JSON payload, so
+// that the same text means the same everywhere.
+func encode(d replication.ValueDef, text string) ([]byte, error) {
 	value := json.RawMessage(text)
 	if len(d.Struct) == 0 || !strings.HasPrefix(text, "{") {
 		var err error

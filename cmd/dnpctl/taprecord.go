@@ -9,6 +9,7 @@ import (
 	"github.com/dnprelay/dnprelay/dnp/linkmsg"
 	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/top"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 	replview "github.com/dnprelay/dnprelay/replication/view"
@@ -173,7 +174,7 @@ func (r tapRecord) text() string {
 	if r.Repair {
 		b.WriteString(" repair")
 	}
-	key := cmp.Or(harmless(r.Key), fmt.Sprintf("state %d", r.State))
+	key := cmp.Or(top.Printable(r.Key), fmt.Sprintf("state %d", r.State))
 	fmt.Fprintf(b, " %s %s", cmp.Or(recordMarks[r.Record], r.Record), key)
 	if r.View > 0 {
 		fmt.Fprintf(b, "/%d", r.View)
@@ -192,7 +193,7 @@ func (r tapRecord) text() string {
 		}
 	}
 	for _, v := range r.Values {
-		fmt.Fprintf(b, " %s=%s", cmp.Or(v.Name, fmt.Sprint(v.Index)), harmless(string(v.Value)))
+		fmt.Fprintf(b, " %s=%s", cmp.Or(v.Name, fmt.Sprint(v.Index)), top.Printable(string(v.Value)))
 	}
 	return b.String()
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"github.com/dnprelay/dnprelay/dnp/message"
-	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/top"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -40,7 +41,7 @@ func engineValue(name, text string) (message.Value, error) {
 	if !ok {
 		return message.Value{}, errors.New("unknown type; types are " + messageTypes)
 	}
-	data, err := encode(t.ValueType(), text)
+	data, err := encode(replication.ValueDef{Type: t.ValueType()}, text)
 	if err != nil {
 		return message.Value{}, errors.New(strings.ReplaceAll(err.Error(), t.ValueType().String(), t.String()))
 	}
@@ -96,31 +97,6 @@ func (f *form) decode(p []byte) (values []message.Value, ok bool) {
 	return values, true
 }
 
-// DecodeFlags say how messages are decoded.
-type DecodeFlags struct {
-	Decode []string `sep:"none" env:"-" placeholder:"TYPES" help:"Decode messages in the Drag[en]gine's file format, as byte=3,string8,vector: types with commas, and values that a message must have to be of this form. May be repeated; the first form that fits a message exactly counts. Other messages are shown as they are. dnpctl send --help lists the types."`
-}
-
-// Problems lists what is wrong with f.
-func (f *DecodeFlags) Problems() (list config.Problems) {
-	for _, text := range f.Decode {
-		if _, err := parseForm(text); err != nil {
-			list.Add("--decode", "%v", err)
-		}
-	}
-	return list
-}
-
-// forms returns the forms, which Problems has checked.
-func (f *DecodeFlags) forms() (list []form) {
-	for _, text := range f.Decode {
-		if one, err := parseForm(text); err == nil {
-			list = append(list, one)
-		}
-	}
-	return list
-}
-
 // decodeMessage returns the values of a message in the first form that it has; nil if it has none.
 func decodeMessage(forms []form, p []byte) []message.Value {
 	for i := range forms {
@@ -148,7 +124,7 @@ func decodedValues(values []message.Value) (list []decodedValue) {
 func decodedText(values []message.Value) string {
 	parts := make([]string, len(values))
 	for i, v := range decodedValues(values) {
-		parts[i] = v.Type + ":" + harmless(string(v.Value))
+		parts[i] = v.Type + ":" + top.Printable(string(v.Value))
 	}
 	return strings.Join(parts, " ")
 }

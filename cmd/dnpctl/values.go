@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/top"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
@@ -148,21 +148,7 @@ func guess(text string) json.RawMessage {
 	return quote(text)
 }
 
-func quote(text string) json.RawMessage {
-	b, _ := json.Marshal(text) // never fails for a string
-	return b
-}
-
-// harmless returns text for a terminal. Text from the network must not control the
-// terminal.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, text)
-}
+func quote(text string) json.RawMessage { return json.RawMessage(jsonText(text)) }
 
 // A lineValue is a value of a state in JSON.
 type lineValue struct {
@@ -194,4 +180,4 @@ func structFields(s state, i int) (list []replication.StructField) {
 }
 
 // valueText returns value i in readable form.
-func valueText(s state, i int) string { return harmless(string(valueJSON(s, i))) }
+func valueText(s state, i int) string { return top.Printable(string(valueJSON(s, i))) }

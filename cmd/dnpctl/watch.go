@@ -8,13 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/message"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/config"
+	"github.com/dnprelay/dnprelay/internal/top"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -23,21 +24,42 @@ type watchCommand struct {
 	JSON    bool     `name:"json" env:"-" help:"Print one JSON object per line: ts, type (connected, linked, changed, unlinked, message, closed), link, message, read_only, values [{index,type,value}], reliable, number, text, decoded [{type,value}], reason."`
 	Send    []string `sep:"none" env:"-" placeholder:"TEXT" help:"Reliable message to send once connected; may be repeated."`
 
-	DecodeFlags
+	Decode []string `sep:"none" env:"-" placeholder:"TYPES" help:"Decode messages in the Drag[en]gine's file format, as byte=3,string8,vector: types with commas, and values that a message must have to be of this form. May be repeated; the first form that fits a message exactly counts. Other messages are shown as they are. dnpctl send --help lists the types."`
+
 	LimitFlags
 	DNPFlags
 }
 
-// An eventKind says what happened to the client.
-type eventKind uint8
+// Problems lists what is wrong with c.
+func (c *watchCommand) Problems() (list config.Problems) {
+	for _, text := range c.Decode {
+		if _, err := parseForm(text); err != nil {
+			list.Add("--decode", "%v", err)
+		}
+	}
+	return list
+}
+
+// forms returns the forms, which Problems has checked.
+func (c *watchCommand) forms() (list []form) {
+	for _, text := range c.Decode {
+		if one, err := parseForm(text); err == nil {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// An eventKind says what happened to the client, in the words of --json.
+type eventKind string
 
 const (
-	connected eventKind = iota
-	linked
-	changed
-	unlinked
-	received
-	closed
+	connected eventKind = "connected"
+	linked    eventKind = "linked"
+	changed   eventKind = "changed"
+	unlinked  eventKind = "unlinked"
+	received  eventKind = "message"
+	closed    eventKind = "closed"
 )
 
 // A state is what lines and tables show of a *client.State.
@@ -239,7 +261,10 @@ type eventLine struct {
 
 // jsonLine returns an event as a JSON object.
 func jsonLine(e event) string {
-	out := eventLine{Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
+	out := eventLine{
+		Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), Type: string(e.kind), Address: e.address, Values: lineValues(e.state, e.indices),
+		Reason: string(e.reason),
+	}
 	if s := e.state; s != nil {
 		id := s.ID()
 		out.Link, out.Message = &id, payload.MessageText(s.Message())
@@ -248,24 +273,15 @@ func jsonLine(e event) string {
 		}
 	}
 	switch e.kind {
-	case connected:
-		out.Type, out.Address = "connected", e.address
 	case linked:
 		readOnly := e.state.ReadOnly()
-		out.Type, out.ReadOnly, out.Values = "linked", &readOnly, lineValues(e.state, e.indices)
-	case changed:
-		out.Type, out.Values = "changed", lineValues(e.state, e.indices)
-	case unlinked:
-		out.Type = "unlinked"
+		out.ReadOnly = &readOnly
 	case received:
 		text := payload.MessageText(e.message.Data)
-		out.Type, out.Reliable, out.Text = "message", &e.message.Reliable, &text
-		out.Decoded = decodedValues(e.decoded)
+		out.Reliable, out.Text, out.Decoded = &e.message.Reliable, &text, decodedValues(e.decoded)
 		if e.message.Reliable {
 			out.Number = &e.message.Number
 		}
-	case closed:
-		out.Type, out.Reason = "closed", string(e.reason)
 	}
 	return jsonText(out)
 }
@@ -280,28 +296,26 @@ func plainLine(e event) string {
 	case closed:
 		return "closed: " + string(e.reason)
 	}
-	var values []string
+	mark := map[eventKind]string{linked: "+", changed: "~", unlinked: "-"}[e.kind]
+	text := fmt.Sprintf("%s %04x %s", mark, e.state.ID(), keyText(e.state))
+	switch {
+	case e.kind == linked && e.state.ReadOnly():
+		text += " (read-only)"
+	case e.kind == linked:
+		text += " (read-write)"
+	}
 	for _, i := range e.indices {
 		name := named(e.state, i)
 		if e.kind == linked && e.state.Name(i) == "" {
 			name = e.state.Type(i).String()
 		}
-		values = append(values, name+"="+valueText(e.state, i))
+		text += " " + name + "=" + valueText(e.state, i)
 	}
-	text := fmt.Sprintf("%04x %s", e.state.ID(), keyText(e.state))
-	switch {
-	case e.kind == unlinked:
-		return "- " + text
-	case e.kind == changed:
-		return "~ " + text + " " + strings.Join(values, " ")
-	case e.state.ReadOnly():
-		return "+ " + text + " (read-only) " + strings.Join(values, " ")
-	}
-	return "+ " + text + " (read-write) " + strings.Join(values, " ")
+	return text
 }
 
 // keyText returns the key of a state for a terminal, base64 if it is no text.
-func keyText(s state) string { return harmless(payload.MessageText([]byte(s.Key()))) }
+func keyText(s state) string { return top.Printable(payload.MessageText([]byte(s.Key()))) }
 
 // messageLine returns a message from the server in readable form.
 func messageLine(e event) string {
@@ -312,7 +326,7 @@ func messageLine(e event) string {
 	}
 	text := decodedText(e.decoded)
 	if e.decoded == nil {
-		text = harmless(payload.MessageText(m.Data))
+		text = top.Printable(payload.MessageText(m.Data))
 	}
 	return fmt.Sprintf("< %s (%s, %d bytes)", text, kind, len(m.Data))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -101,12 +102,8 @@ func (v *tableView) flush(now time.Time) (again time.Time, err error) {
 
 func (v *tableView) draw(now time.Time) {
 	width, height := v.size()
-	server := v.server
-	if server == "" {
-		server = "connecting"
-	}
 	v.out.WriteString(cursorHome)
-	v.line(width, cell{text: fmt.Sprintf("%s  %d states, %d changes   Ctrl-C ends", server, len(v.rows), v.changes), style: faintOn})
+	v.line(width, cell{text: fmt.Sprintf("%s  %d states, %d changes   Ctrl-C ends", cmp.Or(v.server, "connecting"), len(v.rows), v.changes), style: faintOn})
 	room := height - 2 - len(v.messages)
 	shown := len(v.rows)
 	if shown > room {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/top"
 	"github.com/dnprelay/dnprelay/replication/payload"
 )
 
@@ -106,7 +107,7 @@ func TestMessageText(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
-	if got := harmless("a\x1b[2Jb\u009bc"); got != "a·[2Jb·c" {
+	if got := top.Printable("a\x1b[2Jb\u009bc"); got != "a·[2Jb·c" {
 		t.Errorf("control characters reach the terminal: %q", got)
 	}
 }

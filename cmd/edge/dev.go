@@ -33,7 +33,7 @@ func (c *devEdgeCommand) Run(ctx context.Context, _ *slog.Logger) error {
 		untilClosed()
 		os.Exit(config.ExitFailed) // NATS and the other edges end, too, so no edge could take the sessions
 	}()
-	return edge.RunDev(ctx, edge.Logger(os.Stderr).With("edge", c.Node))
+	return edge.Run(ctx, edge.Logger(os.Stderr).With("edge", c.Node))
 }
 
 // A devRedisCommand runs the Redis of relay dev --edges and prints its URL. It ends when its standard input is closed.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -85,11 +86,7 @@ func parsePublic(block *pem.Block) (namedKey, error) {
 	if err != nil || !ok {
 		return namedKey{}, errors.New("is not an Ed25519 key")
 	}
-	id := block.Headers["Kid"]
-	if id == "" {
-		id = KeyID(key)
-	}
-	return namedKey{id, key}, nil
+	return namedKey{cmp.Or(block.Headers["Kid"], KeyID(key)), key}, nil
 }
 
 // Len returns the number of keys.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"net/netip"
 	"time"
@@ -52,11 +53,7 @@ func (r *Replay) Use(now time.Time, c *Claims, from netip.Addr) Reason {
 		r.used = make(map[[16]byte]*use)
 		r.next = heap.New(func(a, b *use) bool { return a.expires.Before(b.expires) }, func(u *use) *int { return &u.place })
 	}
-	sizeMax := r.Max
-	if sizeMax == 0 {
-		sizeMax = ReplayMax
-	}
-	if len(r.used) >= sizeMax {
+	if len(r.used) >= cmp.Or(r.Max, ReplayMax) {
 		r.forget()
 		r.Forgotten++
 	}

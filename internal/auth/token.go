@@ -83,10 +83,7 @@ var parser = jwt.NewParser(
 
 // Verify returns the claims of a token, if one of the keys signed it and it is valid now.
 func (k *Keys) Verify(now time.Time, token []byte) (Claims, Reason) {
-	if len(token) > TokenMax || bytes.Count(token, []byte(".")) != 2 {
-		return Claims{}, BadToken
-	}
-	if bytes.ContainsAny(token, "\r\n") { // encoding/base64 skips them, strict or not
+	if len(token) > TokenMax || bytes.Count(token, []byte(".")) != 2 || bytes.ContainsAny(token, "\r\n") { // encoding/base64 skips line ends, strict or not
 		return Claims{}, BadToken
 	}
 	var c tokenClaims

@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus"
@@ -314,15 +313,8 @@ func (d *dev) listenConsole(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && address == devConsole:
-		d.log.Warn("port in use; --console takes another one", "address", address)
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("--console: %w", err)
-	}
-	return l, nil
+	l, _, err := listenOr(d.log, true, "--console", address, devConsole, func(address string) (net.Listener, error) { return net.Listen("tcp", address) })
+	return l, err
 }
 
 // demoInterval is how often the demo publishes: the rate of a typical game server.
@@ -367,13 +359,9 @@ func (d *demo) run(ctx context.Context) error {
 
 // publish sends one payload and reports whether the relay applied it.
 func (d *demo) publish(body string) bool {
-	answered := make(chan bool, 1)
-	m := bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}
-	d.bus.Request(m, time.Second, func(answer bus.Msg, err error) {
-		var a struct{ Error *json.RawMessage }
-		answered <- err == nil && json.Unmarshal(answer.Data, &a) == nil && a.Error == nil
-	})
-	return <-answered
+	answer, err := bus.Ask(context.Background(), d.bus, bus.Msg{Subject: d.subjects.Publish(d.space, ""), Data: []byte(body)}, time.Second)
+	var a struct{ Error *json.RawMessage }
+	return err == nil && json.Unmarshal(answer.Data, &a) == nil && a.Error == nil
 }
 
 // demoSet returns the values at time t after the start.

@@ -37,6 +37,7 @@ type EdgeCommand struct {
 	config.Logging  `group:"Health, metrics and logs"`
 
 	OpenAffinity OpenAffinity `kong:"-"` // for --redis
+	Dev          bool         `kong:"-"` // of relay dev --edges
 }
 
 // Problems lists what is wrong with flags that belong together.
@@ -62,7 +63,6 @@ func (c *EdgeCommand) Problems() (list config.Problems) {
 type edgeNode struct {
 	node
 	flags   *EdgeCommand
-	dev     bool     // of relay dev --edges
 	durable *Durable // nil if sessions end with the edge
 	edge    *edge.Edge
 	web     *webListeners
@@ -72,15 +72,8 @@ type edgeNode struct {
 
 // Run serves until ctx ends or an operator requests a drain, and then hands every session
 // over. The error is one line that names what is not available.
-func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error { return c.run(ctx, false, log) }
-
-// RunDev is Run for an edge of relay dev --edges.
-func (c *EdgeCommand) RunDev(ctx context.Context, log *slog.Logger) error {
-	return c.run(ctx, true, log)
-}
-
-func (c *EdgeCommand) run(ctx context.Context, dev bool, log *slog.Logger) error {
-	n := &edgeNode{flags: c, dev: dev, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
+func (c *EdgeCommand) Run(ctx context.Context, log *slog.Logger) error {
+	n := &edgeNode{flags: c, drain: make(chan struct{}, 1), node: node{leaving: make(chan struct{})}}
 	drain := c.DrainTimeout + endOfWorkers
 	if c.SessionDurability == "log" {
 		drain = c.DrainTimeout + c.DrainLinger
@@ -109,7 +102,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
 		return err
 	}
-	if c.Auth == "open" && !n.dev {
+	if c.Auth == "open" && !c.Dev {
 		log.Warn(openWarning)
 	}
 	return n.run(ctx)
@@ -130,7 +123,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	flags := webFlags{Web: &c.Web, Variants: &c.Variants, Viewers: &c.LLUDP, Edge: &c.Edge, Dev: n.dev, Shared: n.dev}
+	flags := webFlags{Web: &c.Web, Variants: &c.Variants, Viewers: &c.LLUDP, Edge: &c.Edge, Dev: c.Dev, Shared: c.Dev}
 	if n.edge, err = newEdge(&n.node, flags, n.bus, n.durable.Edge(n.forward), c.DrainTimeout, n.requestDrain); err != nil {
 		return err
 	}
@@ -140,7 +133,7 @@ func (n *edgeNode) open(ctx context.Context) (err error) {
 		}
 	}
 	var page fs.FS
-	if n.dev {
+	if c.Dev {
 		page = web.Files
 	}
 	if n.web, err = openWeb(flags, n.edge, n.durable.key(n.name), page, n.log); err != nil {

@@ -109,7 +109,7 @@ func (c *DevCommand) edge(i int) (p *edgeProcess, err error) {
 	p = &edgeProcess{EdgeCommand: EdgeCommand{
 		Cluster: config.Cluster{Node: config.Node{Name: fmt.Sprint("edge-", i+1), StartTimeout: startTimeout}, Sharding: c.Sharding},
 		Edge:    c.Edge, Web: c.Web, Sessions: c.Sessions, Admin: c.Admin, Logging: c.Logging,
-		Forward: config.Forward{ForwardListen: "127.0.0.1:0"},
+		Forward: config.Forward{ForwardListen: "127.0.0.1:0"}, Dev: true,
 	}}
 	if i == 0 { // sessions of viewers, and of Variants by UDP, end with their edge
 		p.LLUDP, p.Variants = c.LLUDP, c.Variants
@@ -302,11 +302,8 @@ func (e *edges) health() (h telemetry.Health) {
 func (e *edges) tell(w io.Writer) {
 	first := e.list[0]
 	if first.WebSocket != "" {
-		scheme := ""
-		if first.TLSCert != "" {
-			scheme = "s"
-		}
-		fmt.Fprintf(w, "  web page      http%s://%s/\n  web clients   ws%[1]s://%[2]s\n", scheme, first.WebSocket)
+		flags := webFlags{Web: &first.Web}
+		fmt.Fprintf(w, "  web page      %s://%s/\n  web clients   %s://%[2]s\n", flags.scheme("http"), first.WebSocket, flags.scheme("ws"))
 	}
 	for _, p := range e.list {
 		fmt.Fprintf(w, "  %-12s  process %d", p.Name, p.pid.Load())

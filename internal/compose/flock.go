@@ -257,9 +257,11 @@ func (p *player) play(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	for c.State("player") == nil { // asks to be let in
-		if err := c.Send([]byte(fieldGroup)); err != nil {
-			return err
+	for {
+		if c.State("player") == nil { // asks to be let in
+			if err := c.Send([]byte(fieldGroup)); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -268,11 +270,5 @@ func (p *player) play(ctx context.Context) error {
 			return c.Err()
 		case <-time.After(playerAsks):
 		}
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-c.Done():
-		return c.Err()
 	}
 }

@@ -16,7 +16,7 @@ func (w *webListeners) openLLUDP() error {
 	if f.LLUDP == "" {
 		return nil
 	}
-	socket, ok, err := listenAdapter(w, "--lludp", f.LLUDP, devLLUDP, listenLLUDP)
+	socket, ok, err := listenOr(w.log, w.flags.Dev, "--lludp", f.LLUDP, devLLUDP, listenLLUDP)
 	if !ok {
 		return err
 	}
@@ -25,6 +25,7 @@ func (w *webListeners) openLLUDP() error {
 		Hub: w.edge.Hub(), Socket: socket, Region: f.LLUDPRegion, Auth: auth, Local: auth == "open", Public: f.Public(),
 		Origins: w.flags.WebSocketOrigins, Proxies: proxies, Log: w.log,
 	})
+	w.running = append(w.running, w.lludp.Run)
 	w.log.Info("listening", "lludp", w.lludp.Addr())
 	return nil
 }
@@ -52,11 +53,7 @@ func (w *webListeners) tellLLUDP(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  viewers       udp://%s (LLUDP)", w.lludp.Addr())
 	if s := w.websocket; s != nil {
-		scheme := "http"
-		if w.files != nil {
-			scheme = "https"
-		}
-		fmt.Fprintf(out, ", log in at %s://%s%s", scheme, s.Addr(), lludp.LoginPath)
+		fmt.Fprintf(out, ", log in at %s://%s%s", w.flags.scheme("http"), s.Addr(), lludp.LoginPath)
 	}
 	fmt.Fprintln(out)
 }

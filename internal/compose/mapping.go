@@ -61,9 +61,9 @@ func (n *node) watchMapping(ctx context.Context) error {
 // mappingProblem sends probes until a relay answers or patience ends, and returns the problem; empty if there is none.
 func mappingProblem(ctx context.Context, b bus.Bus, subjects subject.Names, shards int, patience time.Duration) string {
 	for end := time.Now().Add(patience); ; {
-		answer, err := ask(ctx, b, subjects.Probe())
+		answer, err := bus.Ask(ctx, b, bus.Msg{Subject: subjects.Probe()}, mappingPause)
 		if err == nil {
-			return probeProblem(answer, shards)
+			return probeProblem(answer.Data, shards)
 		}
 		if ctx.Err() != nil || errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrClosed) {
 			return "" // watchMapping checks again after the reconnect
@@ -90,19 +90,4 @@ func probeProblem(answer []byte, shards int) string {
 		return "the subject mappings of this NATS server have another number of shards than --shards"
 	}
 	return ""
-}
-
-func ask(ctx context.Context, b bus.Bus, subject string) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	got := make(chan result, 1)
-	b.Request(bus.Msg{Subject: subject}, mappingPause, func(m bus.Msg, err error) { got <- result{m.Data, err} })
-	select {
-	case r := <-got:
-		return r.data, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

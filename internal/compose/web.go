@@ -51,20 +51,29 @@ type webFlags struct {
 	Shared  bool // other edges have the ports of Edge and of WebSocket, too
 }
 
+// scheme returns the scheme of URLs of the WebSocket listener: http or ws, with an s if it speaks TLS.
+func (f *webFlags) scheme(plain string) string {
+	if f.TLSCert != "" {
+		return plain + "s"
+	}
+	return plain
+}
+
 // webListeners are the listeners for clients that do not speak UDP.
 type webListeners struct {
 	flags        webFlags
 	edge         *edge.Edge
-	key          []byte               // a secret of this edge that survives its restart, nil if there is none
-	files        *certificate.Files   // nil without --tls-cert
-	own          *tls.Certificate     // of a development edge
-	hashes       []string             // of own
-	websocket    *websocket.Server    // nil if there is none
-	webtransport *webtransport.Server // nil if there is none
-	lludp        *lludp.Server        // nil if there is none
-	variant      *variant.Adapter     // nil without any listener
-	variantUDP   *variant.Server      // nil if there is none
-	page         fs.FS                // at / of websocket; nil for none
+	key          []byte                        // a secret of this edge that survives its restart, nil if there is none
+	files        *certificate.Files            // nil without --tls-cert
+	own          *tls.Certificate              // of a development edge
+	hashes       []string                      // of own
+	websocket    *websocket.Server             // nil if there is none
+	webtransport *webtransport.Server          // nil if there is none
+	lludp        *lludp.Server                 // nil if there is none
+	variant      *variant.Adapter              // nil without any listener
+	variantUDP   *variant.Server               // nil if there is none
+	running      []func(context.Context) error // what serves the listeners
+	page         fs.FS                         // at / of websocket; nil for none
 	log          *slog.Logger
 }
 
@@ -75,20 +84,10 @@ func openWeb(flags webFlags, e *edge.Edge, key []byte, page fs.FS, log *slog.Log
 		return w, nil
 	}
 	w.variant = variant.New(variant.Config{Hub: e.Hub()})
-	if err := w.openCertificate(); err != nil {
-		return nil, err
-	}
-	if err := w.openWebTransport(); err != nil {
-		return nil, err
-	}
-	if err := w.openLLUDP(); err != nil {
-		return nil, err
-	}
-	if err := w.openWebSocket(); err != nil {
-		return nil, err
-	}
-	if err := w.openVariants(); err != nil {
-		return nil, err
+	for _, open := range []func() error{w.openCertificate, w.openWebTransport, w.openLLUDP, w.openWebSocket, w.openVariants} {
+		if err := open(); err != nil {
+			return nil, err
+		}
 	}
 	return w, nil
 }
@@ -134,6 +133,7 @@ func (w *webListeners) openWebSocket() error {
 		Hub: w.edge.Hub(), Socket: socket, TLS: w.tls(tls.VersionTLS12), Origins: w.flags.WebSocketOrigins, Proxies: proxies,
 		Info: w.info, Page: w.page, Routes: w.routes(), Adapters: []websocket.Adapter{w.variant}, Log: w.log,
 	})
+	w.running = append(w.running, w.websocket.Run)
 	w.log.Info("listening", "websocket", w.websocket.Addr(), "tls", w.files != nil)
 	return nil
 }
@@ -155,6 +155,7 @@ func (w *webListeners) openWebTransport() error {
 	if err != nil {
 		return errors.Join(err, socket.Close())
 	}
+	w.running = append(w.running, w.webtransport.Run)
 	w.log.Info("listening", "webtransport", w.webtransport.Addr(), "own_certificate", w.own != nil)
 	return nil
 }
@@ -191,13 +192,13 @@ const (
 	devVariant = "127.0.0.1:3415"
 )
 
-// listenAdapter opens the port of an adapter. If another program has the port that relay dev would take by itself, relay dev goes on
-// without the adapter, and there is no socket.
-func listenAdapter[S any](w *webListeners, flag, address, dev string, listen func(address string) (S, error)) (socket S, ok bool, err error) {
+// listenOr opens a port. If another program has the port that relay dev would take by itself, relay dev goes on without it, and there
+// is no socket. own is the port that it takes by itself.
+func listenOr[S any](log *slog.Logger, dev bool, flag, address, own string, listen func(address string) (S, error)) (socket S, ok bool, err error) {
 	socket, err = listen(address)
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && w.flags.Dev && address == dev:
-		w.log.Warn("port in use; "+flag+" takes another one", "address", address)
+	case errors.Is(err, syscall.EADDRINUSE) && dev && address == own:
+		log.Warn("port in use; "+flag+" takes another one", "address", address)
 		return socket, false, nil
 	case err != nil:
 		return socket, false, fmt.Errorf("%s: %w", flag, err)
@@ -210,13 +211,14 @@ func (w *webListeners) openVariants() error {
 	if w.flags.Variant == "" {
 		return nil
 	}
-	socket, ok, err := listenAdapter(w, "--variant", w.flags.Variant, devVariant, listenBuffered)
+	socket, ok, err := listenOr(w.log, w.flags.Dev, "--variant", w.flags.Variant, devVariant, listenBuffered)
 	if !ok {
 		return err
 	}
 	if w.variantUDP, err = w.variant.ListenUDP(socket, admission(w.flags.Edge)); err != nil {
 		return errors.Join(err, socket.Close())
 	}
+	w.running = append(w.running, w.variantUDP.Run)
 	w.log.Info("listening", "variant", w.variantUDP.Addr())
 	return nil
 }
@@ -252,17 +254,8 @@ func port(a net.Addr) uint16 {
 // run serves until ctx ends.
 func (w *webListeners) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if w.websocket != nil {
-		group.Go(func() error { return w.websocket.Run(ctx) })
-	}
-	if w.webtransport != nil {
-		group.Go(func() error { return w.webtransport.Run(ctx) })
-	}
-	if w.lludp != nil {
-		group.Go(func() error { return w.lludp.Run(ctx) })
-	}
-	if w.variantUDP != nil {
-		group.Go(func() error { return w.variantUDP.Run(ctx) })
+	for _, run := range w.running {
+		group.Go(func() error { return run(ctx) })
 	}
 	if w.files != nil {
 		group.Go(func() error {
@@ -277,14 +270,10 @@ func (w *webListeners) run(ctx context.Context) error {
 // tell prints where clients come.
 func (w *webListeners) tell(out io.Writer) {
 	if s := w.websocket; s != nil {
-		page, clients := "http", "ws"
-		if w.files != nil {
-			page, clients = "https", "wss"
-		}
 		if w.page != nil {
-			fmt.Fprintf(out, "  web page      %s://%s/\n", page, s.Addr())
+			fmt.Fprintf(out, "  web page      %s://%s/\n", w.flags.scheme("http"), s.Addr())
 		}
-		fmt.Fprintf(out, "  web clients   %s://%s\n", clients, s.Addr())
+		fmt.Fprintf(out, "  web clients   %s://%s\n", w.flags.scheme("ws"), s.Addr())
 	}
 	if s := w.webtransport; s != nil {
 		fmt.Fprintf(out, "  and           https://%s%s (WebTransport)\n", s.Addr(), carrier.Path)

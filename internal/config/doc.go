@@ -19,7 +19,7 @@
 // finds all problems of a configuration before it starts anything, and lists them at
 // once: the tag want of a flag or an argument says which values it may have, and a struct of flags whose
 // values depend on each other has a Problems method that returns one line for each. The
-// tag example of a command has command lines, with "; " between them, which --help shows. The context of Run ends at the first SIGINT or SIGTERM, which asks the command to drain; a
+// tag example of a command has command lines, with "; " between them, which --help shows, and the tag rights what is said below them. The context of Run ends at the first SIGINT or SIGTERM, which asks the command to drain; a
 // second one ends the process at once. Exit codes: 0 drained or done, 1 failed with one
 // line that says why, 2 bad configuration.
 //

@@ -89,9 +89,7 @@ type Node struct {
 
 // Problems lists what is wrong with n. It sets the name of the node if there is none.
 func (n *Node) Problems() (list Problems) {
-	if n.Name == "" {
-		n.Name = DefaultNode()
-	}
+	n.Name = cmp.Or(n.Name, DefaultNode())
 	list.wantText("--node", "node", n.Name)
 	return list
 }

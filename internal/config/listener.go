@@ -98,12 +98,9 @@ func (l *Listener) parseQuery(raw string) error {
 
 // String returns the URL of l with every option that is not the default.
 func (l Listener) String() string {
-	host := ""
-	if l.Addr.Addr() != netip.IPv6Unspecified() {
-		host = l.Addr.Addr().String()
-		if l.Addr.Addr().Is6() {
-			host = "[" + host + "]"
-		}
+	text := "udp://" + l.Addr.String()
+	if l.Addr.Addr() == netip.IPv6Unspecified() {
+		text = fmt.Sprintf("udp://:%d", l.Addr.Port())
 	}
 	var options []string
 	if l.Profile != wire.Denetwork {
@@ -112,7 +109,6 @@ func (l Listener) String() string {
 	if l.Probe != defaultProbe(l.Profile) {
 		options = append(options, "probe="+probeNames[l.Probe])
 	}
-	text := fmt.Sprintf("udp://%s:%d", host, l.Addr.Port())
 	if len(options) > 0 {
 		text += "?" + strings.Join(options, "&")
 	}

@@ -14,12 +14,8 @@ const nearMax = 2
 // reads, but whose name is almost that of one. Other variables may be for other programs.
 func (s *parser) misspelt(environ []string) (lines []string) {
 	var known []string
-	for _, node := range append(s.kong.Model.Leaves(false), s.kong.Model.Node) {
-		for _, group := range node.AllFlags(false) {
-			for _, flag := range group {
-				known = append(known, flag.Envs...)
-			}
-		}
+	for _, flag := range s.flags() {
+		known = append(known, flag.Envs...)
 	}
 	for _, text := range environ {
 		name, _, _ := strings.Cut(text, "=")

@@ -55,7 +55,7 @@ func newParser(p Program) (*parser, error) {
 	}
 	for _, node := range k.Model.Leaves(false) {
 		if lines := node.Tag.Get("example"); lines != "" {
-			node.Detail = "Examples:\n  " + strings.ReplaceAll(lines, "; ", "\n  ")
+			node.Detail = strings.TrimSpace("Examples:\n  " + strings.ReplaceAll(lines, "; ", "\n  ") + "\n" + node.Tag.Get("rights"))
 		}
 	}
 	s.kong = k
@@ -87,17 +87,12 @@ func (s *parser) parse(args []string) (*kong.Context, Problems, error) {
 	}
 	unparsed := slices.Clone(s.problems)
 	for _, line := range settingProblems(ctx) {
-		if flag, _, _ := strings.Cut(line, ": "); !unparsed.has(flag) {
+		flag, _, _ := strings.Cut(line, ": ")
+		if !slices.ContainsFunc(unparsed, func(of string) bool { return strings.HasPrefix(of, flag+": ") }) { // a second problem of a flag would only confuse
 			s.problems = append(s.problems, line)
 		}
 	}
 	return ctx, s.problems, nil
-}
-
-// has reports whether there is a problem of a flag. Where a value cannot be parsed, a second problem would only
-// confuse.
-func (p Problems) has(flag string) bool {
-	return slices.ContainsFunc(p, func(line string) bool { return strings.HasPrefix(line, flag+": ") })
 }
 
 // wantsCommand reports whether args lead to a group of commands, and name none of them.
@@ -123,17 +118,21 @@ func (s *parser) helpCommand(program string) string {
 	return program + " --help"
 }
 
+// flags returns the flags of all commands, those that several have more than once.
+func (s *parser) flags() (all []*kong.Flag) {
+	for _, node := range append(s.kong.Model.Leaves(false), s.kong.Model.Node) {
+		all = append(all, slices.Concat(node.AllFlags(false)...)...)
+	}
+	return all
+}
+
 // noteUnknown notes flags that no command has, with the most similar one, and returns args
 // without them and their values. Kong stops at the first. values reports whether an argument was
 // taken for such a value.
 func (s *parser) noteUnknown(args []string) (rest []string, values bool) {
 	known := map[string]bool{"help": true}
-	for _, node := range append([]*kong.Node{s.kong.Model.Node}, s.kong.Model.Leaves(false)...) {
-		for _, group := range node.AllFlags(false) {
-			for _, flag := range group {
-				known[flag.Name], known["no-"+flag.Name] = true, true
-			}
-		}
+	for _, flag := range s.flags() {
+		known[flag.Name], known["no-"+flag.Name] = true, true
 	}
 	for i := 0; i < len(args); i++ {
 		name, _, inline := strings.Cut(args[i], "=")
@@ -169,10 +168,8 @@ func settingProblems(ctx *kong.Context) (list Problems) {
 	for _, arg := range node.Positional {
 		check(strings.ToUpper(arg.Name), arg)
 	}
-	for _, group := range node.AllFlags(false) {
-		for _, flag := range group {
-			check("--"+flag.Name, flag.Value)
-		}
+	for _, flag := range slices.Concat(node.AllFlags(false)...) {
+		check("--"+flag.Name, flag.Value)
 	}
 	var collect func(v reflect.Value)
 	collect = func(v reflect.Value) {

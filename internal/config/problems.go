@@ -171,14 +171,8 @@ func (p *Problems) Content(flag, file string, check func(file string) error) {
 // DefaultNode returns the name of a node that was given none: POD_NAME, in which the chart
 // passes the name of the pod, or else the host name.
 func DefaultNode() string {
-	if name := os.Getenv("POD_NAME"); name != "" {
-		return name
-	}
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "node"
-	}
-	return name
+	host, _ := os.Hostname() // empty with an error
+	return cmp.Or(os.Getenv("POD_NAME"), host, "node")
 }
 
 // listeners finds listeners with the same address.

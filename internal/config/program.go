@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,7 @@ func (e *UsageError) Error() string { return e.Problem }
 // Main parses args, runs the selected command until it is done or has drained after a
 // signal, and returns the exit code.
 func (p Program) Main(args []string) int {
-	if p.Stdout == nil {
-		p.Stdout = os.Stdout
-	}
-	if p.Stderr == nil {
-		p.Stderr = os.Stderr
-	}
+	p.Stdout, p.Stderr = cmp.Or[io.Writer](p.Stdout, os.Stdout), cmp.Or[io.Writer](p.Stderr, os.Stderr)
 	command, misspelt, code := p.configure(args)
 	if command == nil {
 		return code
@@ -126,11 +122,11 @@ func (p Program) printProblems(problems Problems, help string) {
 }
 
 func (p Program) report(err error) int {
-	var usage *UsageError
+	_, usage := errors.AsType[*UsageError](err)
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage):
+	case usage:
 		p.printProblems(Problems{err.Error()}, p.Name+" --help")
 		return ExitUsage
 	}

@@ -7,6 +7,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,7 @@ type step struct {
 // Run proves the client that connects to the socket first, and returns a result for each step. The
 // error is that of ctx, or of the socket.
 func Run(ctx context.Context, socket *net.UDPConn, cfg Config) (results []Result, err error) {
-	if cfg.Patience == 0 {
-		cfg.Patience = 5 * time.Second
-	}
-	if cfg.quiet == 0 {
-		cfg.quiet = 2 * time.Second
-	}
+	cfg.Patience, cfg.quiet = cmp.Or(cfg.Patience, 5*time.Second), cmp.Or(cfg.quiet, 2*time.Second)
 	p := newPeer(ctx, socket, cfg)
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -82,7 +82,7 @@ func newPeer(ctx context.Context, socket *net.UDPConn, cfg Config) *peer {
 // begin forgets what belongs to the step before.
 func (p *peer) begin() {
 	p.faults, p.messages, p.unreliable, p.writes, p.hold, p.loss, p.part = nil, nil, nil, nil, nil, 0, ""
-	p.trailer.numbers = nil
+	p.trailer.numbers, p.trailer.held, p.trailer.refusing = nil, false, false
 	clear(p.copies)
 }
 

@@ -485,7 +485,6 @@ func stranger(p *peer) {
 // loss loses 30 % of all datagrams both ways.
 func loss(p *peer) {
 	p.loss = 0.3
-	defer func() { p.loss = 0 }()
 	const messages = 20
 	for i := range messages {
 		want := fmt.Sprintf("lossy %d", i)

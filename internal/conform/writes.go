@@ -86,7 +86,6 @@ func (p *peer) sendUpdateAs(b []byte, counter uint64, acks []byte) {
 // sends the value again, or hopes.
 func writeRepeated(p *peer) {
 	p.trailer.held = true
-	defer func() { p.trailer.held = false }()
 	p.say("set pair 1 4243")
 	p.wait("the client sends a value", func() bool { return p.wrote(pairWrite(1, 4243)) })
 	p.writes = nil
@@ -111,7 +110,6 @@ func writeRepeated(p *peer) {
 func writeCrossed(p *peer) {
 	p.ordered()
 	p.trailer.held = true
-	defer func() { p.trailer.held = false }()
 	p.say("set pair 1 5001")
 	p.wait("the client writes", func() bool { return p.wrote(pairWrite(1, 5001)) })
 	p.converge("pair", func() { p.update(pairLink, 0, uint16s(14, 5002)) }, uint16s(14, 5001))
@@ -125,7 +123,6 @@ func writeCrossed(p *peer) {
 func writeRefused(p *peer) {
 	p.ordered()
 	p.trailer.held, p.trailer.refusing = true, true
-	defer func() { p.trailer.held, p.trailer.refusing = false, false }()
 	p.say("set pair 1 5004")
 	p.wait("the client writes", func() bool { return p.wrote(pairWrite(1, 5004)) })
 	p.converge("pair", func() { p.update(pairLink, 1, uint16s(5005)) }, uint16s(13, 5004))

@@ -130,26 +130,22 @@ type position struct {
 	Eyes       func(client string) []replication.Eye
 }
 
+// A head is the beginning of a frame.
+type head struct {
+	V        int      `json:"v"`
+	Space    string   `json:"space"`
+	Epoch    uint64   `json:"epoch"`
+	Seq      uint64   `json:"seq"`
+	Complete bool     `json:"complete"`
+	Waiting  string   `json:"waiting,omitempty"`
+	Gone     []uint64 `json:"gone,omitempty"`
+}
+
 // frame appends a frame, after which what it tells is no longer pending.
 func (f *feed) frame(b []byte, at position) []byte {
 	end := len(b) + frameBytes
-	b = append(b, `{"v":1,"space":`...)
-	b = appendJSON(b, f.space)
-	b = append(b, `,"epoch":`...)
-	b = strconv.AppendUint(b, at.Epoch, 10)
-	b = append(b, `,"seq":`...)
-	b = strconv.AppendUint(b, at.Seq, 10)
-	b = append(b, `,"complete":`...)
-	b = strconv.AppendBool(b, at.Complete)
-	if at.Waiting != "" {
-		b = append(b, `,"waiting":`...)
-		b = appendJSON(b, at.Waiting)
-	}
-	if len(f.gone) > 0 {
-		b = append(b, `,"gone":`...)
-		b = appendJSON(b, f.gone)
-		f.gone = nil
-	}
+	b = appendJSON(b, head{1, f.space, at.Epoch, at.Seq, at.Complete, at.Waiting, f.gone})
+	b, f.gone = b[:len(b)-1], nil // the other fields follow
 	b = appendMap(b, end, "groups", f.groups, func(_ string, groups []string) any { return groups })
 	b = appendMap(b, end, "interests", f.interests, func(_ string, x *interest) any { return x })
 	b = appendMap(b, end, "eyes", f.eyes, func(client string, _ struct{}) any { return eyesOf(at.Eyes, client) })

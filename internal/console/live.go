@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,7 +48,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	ctx := conn.CloseRead(r.Context()) // a page says nothing
 	err = s.follow(ctx, space, func(frame []byte) error { return show(ctx, conn, frame) })
 	if err != nil && ctx.Err() == nil {
-		s.log.Debug("a page of the console is gone", "space", space, "err", err)
+		s.cfg.Log.Debug("a page of the console is gone", "space", space, "err", err)
 		_ = conn.Close(websocket.StatusInternalError, "the copy of the space ended") // the page asks again
 	}
 }
@@ -100,7 +101,7 @@ func newFollower(space string) *follower {
 func (s *Server) follow(ctx context.Context, space string, write func(frame []byte) error) error {
 	f := newFollower(space)
 	shard := cluster.Shard(space, s.cfg.Shards)
-	inbox := s.newInbox()
+	inbox := "_INBOX." + crand.Text()
 	end, err := s.subscribe(f, space, shard, inbox)
 	defer end()
 	if err != nil {

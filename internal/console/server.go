@@ -1,8 +1,8 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	crand "crypto/rand"
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
@@ -50,7 +50,6 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	asker ask.Asker
-	log   *slog.Logger
 	mux   *http.ServeMux
 	pages chan struct{} // one for each page that follows a space
 }
@@ -61,10 +60,8 @@ func New(cfg Config) *Server {
 	if err != nil {
 		panic(err) // the folder is part of the program
 	}
-	s := &Server{cfg: cfg, asker: ask.Asker{Conn: cfg.Bus.Conn(), Subjects: cfg.Subjects}, log: cfg.Log, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{cfg: cfg, asker: ask.Asker{Conn: cfg.Bus.Conn(), Subjects: cfg.Subjects}, mux: http.NewServeMux(), pages: make(chan struct{}, pagesMax)}
+	s.cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s.mux.Handle("GET /", http.FileServerFS(files))
 	s.mux.HandleFunc("GET /api/about", s.about)
 	s.mux.HandleFunc("GET /api/spaces", s.spaces)
@@ -173,29 +170,18 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "bad_request", fmt.Sprintf("want a space, and JSON of at most %d bytes", opMax))
 		return
 	}
-	type result struct {
-		m   bus.Msg
-		err error
-	}
-	done, before := make(chan result, 1), s.cfg.Bus.Conn().LastError()
-	s.cfg.Bus.Request(bus.Msg{Subject: s.cfg.Subjects.Publish(space, ""), Data: body}, opTimeout, func(m bus.Msg, err error) { done <- result{m, err} })
-	select {
-	case <-r.Context().Done():
-	case got := <-done:
-		if got.err != nil && ask.Refused(s.cfg.Bus.Conn(), before) {
-			problem(w, http.StatusForbidden, "forbidden", "the NATS user may not publish; the users game and admin may")
-			return
-		}
-		if got.err != nil {
-			s.tell(w, nil, fmt.Errorf("no relay answered: %w", got.err))
-			return
-		}
+	before := s.cfg.Bus.Conn().LastError()
+	m, err := bus.Ask(r.Context(), s.cfg.Bus, bus.Msg{Subject: s.cfg.Subjects.Publish(space, ""), Data: body}, opTimeout)
+	switch {
+	case err != nil && ask.Refused(s.cfg.Bus.Conn(), before):
+		problem(w, http.StatusForbidden, "forbidden", "the NATS user may not publish; the users game and admin may")
+	case err != nil:
+		s.tell(w, nil, fmt.Errorf("no relay answered: %w", err))
+	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(got.m.Data) // the browser is gone otherwise
+		_, _ = w.Write(m.Data) // the browser is gone otherwise
 	}
 }
-
-func (s *Server) newInbox() string { return "_INBOX." + crand.Text() }
 
 // Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {

@@ -16,6 +16,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,19 +60,10 @@ type Query struct {
 // ParseQuery parses the body of a request, which may be empty. Max of the result is 1 to
 // PageMax.
 func ParseQuery(data []byte) (q Query, err error) {
-	if len(data) > QueryBytesMax {
+	if len(data) > QueryBytesMax || len(data) > 0 && json.Unmarshal(data, &q) != nil || q.Max < 0 {
 		return q, ErrBadRequest
 	}
-	if len(data) > 0 && json.Unmarshal(data, &q) != nil {
-		return q, ErrBadRequest
-	}
-	if q.Max < 0 {
-		return q, ErrBadRequest
-	}
-	if q.Max == 0 {
-		q.Max = PageDefault
-	}
-	q.Max = min(q.Max, PageMax)
+	q.Max = min(cmp.Or(q.Max, PageDefault), PageMax)
 	return q, nil
 }
 

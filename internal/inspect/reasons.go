@@ -235,13 +235,8 @@ func (r *reasons) sight(s *Sight) bool {
 	return s.Band > 0
 }
 
-func common(a, b []string) (both []string) {
-	for _, x := range a {
-		if slices.Contains(b, x) {
-			both = append(both, x)
-		}
-	}
-	return both
+func common(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(x string) bool { return !slices.Contains(b, x) })
 }
 
 // link says how far the link is, and reports whether values go over it.

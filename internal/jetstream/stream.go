@@ -42,10 +42,10 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // another node was faster
 			s, err = js.Stream(ctx, name)
 		}
-		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeNoServer && c.Placement != nil {
+		switch e, ok := errors.AsType[*natsjs.APIError](err); {
+		case ok && e.ErrorCode == codeNoServer && c.Placement != nil:
 			err = fmt.Errorf("%w %s: %w", ErrNoServer, strings.Join(c.Placement.Tags, " and "), err)
-		}
-		if e := (*natsjs.APIError)(nil); errors.As(err, &e) && e.ErrorCode == codeAlone {
+		case ok && e.ErrorCode == codeAlone:
 			err = fmt.Errorf("%w: want %d, and the NATS server belongs to no cluster, so it makes 1", ErrReplicas, c.Replicas)
 		}
 	}
@@ -159,10 +159,7 @@ func (s *Shards) Check(g int, got natsjs.StreamConfig) error {
 	}
 	for _, c := range [...]Count{s.Shards, s.Streams} {
 		if has := got.Metadata[c.Key]; has != want.Metadata[c.Key] {
-			if has == "" {
-				has = "no number of"
-			}
-			return fmt.Errorf("%w: stream %s was made for %s %s, this node is configured for %d", ErrDeployment, got.Name, has, c.Name, c.N)
+			return fmt.Errorf("%w: stream %s was made for %s %s, this node is configured for %d", ErrDeployment, got.Name, cmp.Or(has, "no number of"), c.Name, c.N)
 		}
 	}
 	switch {

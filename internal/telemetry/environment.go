@@ -19,13 +19,13 @@ func Problems(add func(variable, problem string)) {
 	case v != "" && !strings.EqualFold(v, "false"):
 		add("OTEL_SDK_DISABLED", fmt.Sprintf("want true or false, got %q", v))
 	}
-	if _, err := newResource("", ""); err != nil {
-		name, text, _ := strings.Cut(err.Error(), ": ")
-		add(name, text)
-	}
-	if _, err := parseSampler(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG")); err != nil {
-		name, text, _ := strings.Cut(err.Error(), ": ")
-		add(name, text)
+	_, err1 := newResource("", "")
+	_, err2 := parseSampler(os.Getenv("OTEL_TRACES_SAMPLER"), os.Getenv("OTEL_TRACES_SAMPLER_ARG"))
+	for _, err := range []error{err1, err2} {
+		if err != nil {
+			name, text, _ := strings.Cut(err.Error(), ": ")
+			add(name, text)
+		}
 	}
 	for _, name := range numbers {
 		if n, err := strconv.Atoi(variable(name)); variable(name) != "" && (err != nil || n <= 0) {

@@ -15,8 +15,8 @@ import (
 // CounterBy, Gauge or GaugeBy. Goroutines of the HTTP server call the read functions,
 // several at once; the functions must not block.
 type Metric struct {
-	name, unit, help string
-	register         func(metric.Meter, Metric) error
+	name     string
+	register func(metric.Meter) error
 }
 
 // Counter is a number that only grows. unit is in UCUM: "By", or a noun as in
@@ -28,15 +28,14 @@ func Counter(name, unit, help string, read func() uint64) Metric {
 // CounterBy is several numbers that only grow, distinguished by the attribute key. read
 // calls observe once for each value of the attribute; the values must be few and fixed.
 func CounterBy(name, unit, help, key string, read func(observe func(attribute string, value uint64))) Metric {
-	register := func(meter metric.Meter, m Metric) error {
-		_, err := meter.Int64ObservableCounter(m.name, metric.WithUnit(m.unit), metric.WithDescription(m.help),
+	return Metric{name, func(meter metric.Meter) error {
+		_, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 				read(func(value string, n uint64) { o.Observe(int64(n), label(key, value)) })
 				return nil
 			}))
 		return err
-	}
-	return Metric{name, unit, help, register}
+	}}
 }
 
 // Gauge is a number that goes up and down.
@@ -46,15 +45,14 @@ func Gauge(name, unit, help string, read func() float64) Metric {
 
 // GaugeBy is to Gauge what CounterBy is to Counter.
 func GaugeBy(name, unit, help, key string, read func(observe func(attribute string, value float64))) Metric {
-	register := func(meter metric.Meter, m Metric) error {
-		_, err := meter.Float64ObservableGauge(m.name, metric.WithUnit(m.unit), metric.WithDescription(m.help),
+	return Metric{name, func(meter metric.Meter) error {
+		_, err := meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help),
 			metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
 				read(func(value string, n float64) { o.Observe(n, label(key, value)) })
 				return nil
 			}))
 		return err
-	}
-	return Metric{name, unit, help, register}
+	}}
 }
 
 // A Group makes metrics that read one set of counters.
@@ -117,7 +115,7 @@ func registerAll(meter metric.Meter, list []Metric) error {
 			return fmt.Errorf("metric %s exists twice", m.name)
 		}
 		seen[m.name] = true
-		if err := m.register(meter, m); err != nil {
+		if err := m.register(meter); err != nil {
 			return fmt.Errorf("metric %s: %w", m.name, err)
 		}
 	}

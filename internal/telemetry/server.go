@@ -32,8 +32,7 @@ type Config struct {
 	// Telemetry collects the metrics. It must not be nil, and belongs to the caller.
 	Telemetry *Telemetry
 
-	// Health is called for each request of /readyz, from any goroutine; default: always
-	// ready.
+	// Health is called for each request of /readyz, from any goroutine. It must not be nil.
 	Health func() Health
 
 	// Metrics are shown at /metrics, with those of the Go runtime and of the process, and
@@ -77,9 +76,6 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	if cfg.Addr == "" {
 		return &Server{}, nil
-	}
-	if cfg.Health == nil {
-		cfg.Health = func() Health { return Health{Ready: true} }
 	}
 	return listen(cfg.Addr, routes(cfg, t.registry), requestTimeout)
 }
@@ -185,12 +181,18 @@ func serveReady(health func() Health) http.HandlerFunc {
 		if h.Missing == nil {
 			h.Missing = []string{}
 		}
-		w.Header().Set("Content-Type", "application/json")
+		status := http.StatusOK
 		if !h.Ready {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			status = http.StatusServiceUnavailable
 		}
-		_ = json.NewEncoder(w).Encode(h) // fails only if the client went away
+		writeJSON(w, status, h)
 	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client went away
 }
 
 // pageTimeout is how long the node may take to make a page.
@@ -205,8 +207,7 @@ func servePage(page func(context.Context) (any, error)) http.HandlerFunc {
 			http.Error(w, "the node does not answer in time", http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(content) // fails only if the client went away
+		writeJSON(w, http.StatusOK, content)
 	}
 }
 
@@ -224,11 +225,7 @@ type Drain struct {
 
 func serveDrain(drain func(tell func(Drain))) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		drain(func(d Drain) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusAccepted)
-			_ = json.NewEncoder(w).Encode(d) // fails only if the client went away
-		})
+		drain(func(d Drain) { writeJSON(w, http.StatusAccepted, d) })
 	}
 }
 
@@ -257,15 +254,12 @@ func ReadToken(file string) (string, error) {
 func guard(file, addr string, next http.Handler) http.Handler {
 	listen := hostname(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if public(r) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if file == "" && !(local(r) && forLocal(r, listen) && ofNoPage(r)) {
+		switch {
+		case public(r):
+		case file == "" && !(local(r) && forLocal(r, listen) && ofNoPage(r)):
 			http.Error(w, "without --http-token this request is served only to programs on this machine that ask for 127.0.0.1 or localhost", http.StatusForbidden)
 			return
-		}
-		if file != "" && !hasToken(r, file) {
+		case file != "" && !hasToken(r, file):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "this request needs the token of --http-token, as Authorization: Bearer", http.StatusUnauthorized)
 			return

@@ -38,6 +38,9 @@ type node struct {
 func start(t *testing.T, cfg telemetry.Config) *node {
 	t.Helper()
 	cfg.Addr, cfg.Telemetry = "127.0.0.1:0", open(t)
+	if cfg.Health == nil {
+		cfg.Health = func() telemetry.Health { return telemetry.Health{Ready: true} }
+	}
 	s, err := telemetry.Listen(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -26,18 +26,9 @@ var titles = [...]string{overview: "Overview", spaces: "Spaces", nodes: "Nodes",
 // orders are by what the pages are sorted at first: the busiest come first.
 var orders = [pages]order{spaces: {column: 5}, nodes: {column: 1, reverse: true}, clients: {column: 3}, states: {column: 1}}
 
-// table returns the rows of a page.
+// table returns the rows of a page that is a list.
 func (m *Model) table(p page) table {
-	switch p {
-	case spaces:
-		return m.spaces()
-	case nodes:
-		return m.nodes()
-	case clients:
-		return m.clients()
-	default:
-		return m.states()
-	}
+	return [...]func() table{spaces: m.spaces, nodes: m.nodes, clients: m.clients, states: m.states}[p]()
 }
 
 func (m *Model) spaces() table {
@@ -169,23 +160,15 @@ func (m *Model) aboutClient() string {
 
 // keys says at the bottom what a key does.
 func (m *Model) keys() string {
-	enter := ""
 	switch m.at.page {
 	case overview:
 		return "1-5 pages  tab, ↵ open a list  p pause  ? keys  q quit"
 	case reasons:
 		return "esc back  ↑↓ move  p pause  q quit"
-	case spaces:
-		enter = "↵ states  c clients"
-	case nodes:
-		enter = "↵ what it has"
-	case clients:
-		enter = "↵ states"
-	case states:
-		enter = "↵ clients"
-		if m.at.client != "" {
-			enter = "↵ why"
-		}
+	}
+	enter := [...]string{spaces: "↵ states  c clients", nodes: "↵ what it has", clients: "↵ states", states: "↵ clients"}[m.at.page]
+	if m.at.page == states && m.at.client != "" {
+		enter = "↵ why"
 	}
 	return enter + "  esc back  ↑↓ move  s sort  r reverse  ? keys  q quit"
 }

@@ -53,14 +53,18 @@ type table struct {
 	rows    []row
 }
 
-// text returns a cell with what other programs say: every character that is not printable is replaced.
-func text(s string) cell {
-	return cell{text: strings.Map(func(r rune) rune {
+// text returns a cell with what other programs say.
+func text(s string) cell { return cell{text: Printable(s)} }
+
+// Printable returns text for a terminal, which text of other programs must not control: every character that is not
+// printable is replaced.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '·'
-	}, s)}
+	}, s)
 }
 
 // count returns a cell with a whole number.

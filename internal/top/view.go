@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dnprelay/dnprelay/internal/inspect"
 )
 
 // Lines of the screen that are not of a list: two above, and one below.
@@ -87,7 +88,7 @@ func (m *Model) header() string {
 		right = "paused at " + right
 	}
 	if m.trouble != nil {
-		return red + fill(" "+text(m.trouble.Error()).text, m.width-len(right)) + plain + right
+		return red + fill(" "+Printable(m.trouble.Error()), m.width-len(right)) + plain + right
 	}
 	if m.now.At.IsZero() {
 		left = " asking the nodes"
@@ -118,7 +119,7 @@ func (m *Model) tabs() string {
 // list returns a page that is one table.
 func (m *Model) list() (list []string) {
 	if note := m.note(); note != "" {
-		list = append(list, faint+fill(" "+text(note).text, m.width)+plain)
+		list = append(list, faint+fill(" "+Printable(note), m.width)+plain)
 	}
 	t := m.sorted(m.at.page)
 	shown := t.rows[m.offset:min(len(t.rows), m.offset+m.room())]
@@ -163,18 +164,16 @@ func shares(tables []table, room int) []int {
 func (m *Model) reasons() (list []string) {
 	w := &m.why
 	head := fmt.Sprintf(" Why client %s has what it has of %s in space %s", m.at.client, m.at.key, m.at.space)
-	list = append(list, bold+fill(text(head).text, m.width)+plain, "")
+	list = append(list, bold+fill(Printable(head), m.width)+plain, "")
 	switch {
 	case w.err != nil:
-		return append(list, wrapped("! ", text(w.err.Error()).text, m.width)...)
+		return append(list, wrapped("! ", Printable(w.err.Error()), m.width)...)
 	case !w.known:
 		return append(list, "  asking the nodes")
 	}
 	verdict := "The client has the newest values."
-	for _, r := range w.reasons {
-		if r.Blocks {
-			verdict = "The client does not have the newest values, because of what ! marks."
-		}
+	if slices.ContainsFunc(w.reasons, func(r inspect.Reason) bool { return r.Blocks }) {
+		verdict = "The client does not have the newest values, because of what ! marks."
 	}
 	list = append(list, wrapped("  ", verdict, m.width)...)
 	return slices.Concat(list, []string{""}, m.because()[m.offset:])
@@ -187,7 +186,7 @@ func (m *Model) because() (list []string) {
 		if r.Blocks {
 			mark = "! "
 		}
-		list = append(list, wrapped(mark, text(r.Text).text, m.width)...)
+		list = append(list, wrapped(mark, Printable(r.Text), m.width)...)
 	}
 	return list
 }

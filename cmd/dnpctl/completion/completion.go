@@ -44,20 +44,15 @@ func levels(m *kong.Application) []level {
 	var walk func(n *kong.Node, path string)
 	walk = func(n *kong.Node, path string) {
 		l := level{path: path}
-		for _, group := range n.AllFlags(true) {
-			for _, f := range group {
-				l.flags = append(l.flags, entry{"--" + f.Name, f.Help})
-			}
-		}
-		for _, child := range n.Children {
-			if child.Type == kong.CommandNode && !child.Hidden {
-				l.commands = append(l.commands, entry{child.Name, child.Help})
-			}
+		for _, f := range slices.Concat(n.AllFlags(true)...) {
+			l.flags = append(l.flags, entry{"--" + f.Name, f.Help})
 		}
 		slices.SortFunc(l.flags, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+		at := len(all)
 		all = append(all, l)
 		for _, child := range n.Children {
 			if child.Type == kong.CommandNode && !child.Hidden {
+				all[at].commands = append(all[at].commands, entry{child.Name, child.Help})
 				walk(child, strings.TrimSpace(path+" "+child.Name))
 			}
 		}

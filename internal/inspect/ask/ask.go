@@ -125,8 +125,7 @@ func next(ctx context.Context, sub *nats.Subscription, later bool) (m *nats.Msg,
 		defer cancel()
 	}
 	m, err = sub.NextMsgWithContext(ctx)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
 		return nil, false, nil
 	}
 	return m, err == nil, err
