@@ -34,6 +34,7 @@ func TestOutageLines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := newOutage(t, c.servers, c.silence)
+			o.calm()
 			before := o.lines()
 			var stopping sync.WaitGroup // at once: while two of three servers run, the others elect, which is another outage
 			for i := range c.servers {
@@ -103,6 +104,30 @@ func (o *outage) wait() {
 			}
 		}
 		return o.metric(0, "dnp_relay_shards")+o.metric(1, "dnp_relay_shards") == 64
+	})
+}
+
+// troubles are the beginnings of warnings about NATS, with the lines about their ends.
+var troubles = map[string]string{
+	"bus lost":                          "bus reached again",
+	"the durable store does not answer": "the durable store answers again",
+	"loading shards from the durable store fails or takes long": "shards are loaded from the durable store again",
+	"the session log does not answer":                           "the session log answers again",
+}
+
+// calm waits until the nodes have said that troubles of their start are over: a store that begins may be slow.
+func (o *outage) calm() {
+	o.Helper()
+	eventually(o.T, "no trouble of the start is left", func() bool {
+		for _, p := range o.nodes {
+			text := p.output.String()
+			for begins, ends := range troubles {
+				if strings.Count(text, begins) > strings.Count(text, ends) {
+					return false
+				}
+			}
+		}
+		return true
 	})
 }
 
