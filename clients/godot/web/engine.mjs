@@ -20,6 +20,9 @@ export const skip = chromium ? false : "chromium is missing";
 
 const OUTPUT_MAX = 4_000_000; // characters of the output of a game that are kept
 
+/** What a page says if its game ends while the engine still loads its sound. */
+const SILENCED = /Unable to load a worklet's module/;
+
 /** What the engine prints that is a fault of scripts. */
 const FAULT = /SCRIPT ERROR|Parse Error|Failed to load script/;
 
@@ -81,7 +84,7 @@ export class Game {
     this.browser = browser;
     this.page = page;
     page.on("console", (message) => this.#heard(message.text()));
-    page.on("pageerror", (error) => this.#heard(`SCRIPT ERROR: ${error}`));
+    page.on("pageerror", (error) => SILENCED.test(error) || this.#heard(`SCRIPT ERROR: ${error}`));
   }
 
   /** start plays a project of these files and the addon. Its main loop is the script, or else main.tscn is played. */
