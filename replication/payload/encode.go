@@ -330,11 +330,11 @@ func (e *emitter) end() {
 	}
 }
 
-// key writes the name of a member and returns e for its value.
+// key writes the name of a member, which needs no escapes, and returns e for its value.
 func (e *emitter) key(name string) *emitter {
 	e.count()
 	if e.form == JSON {
-		e.b = append(appendString(e.b, name), ':')
+		e.b = append(append(append(e.b, '"'), name...), '"', ':')
 	} else {
 		e.w.String(name)
 	}

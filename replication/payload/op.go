@@ -136,7 +136,9 @@ func (o *Op) Append(b []byte) []byte {
 	if o.Op == "set" {
 		e.key("values").object()
 		for i := range o.Sets {
-			e.key(o.Sets[i].Name).raw(o.Sets[i].Value)
+			e.count()
+			e.b = append(appendString(e.b, o.Sets[i].Name), ':') // a game server may say any name
+			e.raw(o.Sets[i].Value)
 		}
 		e.end()
 	}
