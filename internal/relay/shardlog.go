@@ -108,8 +108,8 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 	if l.changed.IsZero() || quiet < shardsQuiet {
 		return
 	}
-	if l.silent && len(l.lost) > 0 && len(l.serving) > 0 && quiet < shardsQuieter && now.Sub(l.first) < shardsLate {
-		return // the leases of the other shards end a little later
+	if l.silent && len(l.lost) > 0 && len(l.serving) > 0 && (quiet < shardsQuieter || !connected) && now.Sub(l.first) < shardsLate {
+		return // the leases of the other shards end a little later, and without the bus they do end
 	}
 	for reason, shards := range l.takeLost() {
 		log.Warn("shards lost", "count", len(shards), "reason", reason, "shards", ranges(shards))

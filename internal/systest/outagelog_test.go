@@ -14,9 +14,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natstest"
 )
 
-// outageLinesMax is how many lines a node may log about one outage of NATS and its end: five, and three more where a slow store takes the shards
-// in two steps, which depends on the machine. Without a rule for what is said together they are dozens.
-const outageLinesMax = 8
+// outageLinesMax is how many lines a node may log about one outage of NATS and its end.
+const outageLinesMax = 5
 
 // TestOutageLines stops NATS and starts it again: for a moment, and for so long that relays lose their shards. Each
 // node logs a few lines about it, and what is over is no warning.
