@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -159,11 +160,7 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 	if s.Entrypoint[0] != "/"+role {
 		t.Fatalf("the program is %s", s.Entrypoint[0])
 	}
-	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, role)
+	program := buildtest.Program(t, role)
 	help, err := exec.Command(program, "serve", "--help").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)

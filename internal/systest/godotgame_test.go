@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 )
 
 // runProject runs a project with a real engine, or skips the test.
@@ -51,11 +52,7 @@ func reported(text string) (at gameReport, rest string) {
 // positions asks `dnpctl get` where states are, seen from above.
 func (s *stack) positions() gameReport {
 	s.Helper()
-	dir, err := binaries()
-	if err != nil {
-		s.Fatal(err)
-	}
-	out, err := exec.Command(filepath.Join(dir, "dnpctl"), "get", "s", "--nats-url", s.nats.URL()).Output()
+	out, err := exec.Command(buildtest.Program(s, "dnpctl"), "get", "s", "--nats-url", s.nats.URL()).Output()
 	if err != nil {
 		s.Fatalf("dnpctl get: %v: %s", err, out)
 	}

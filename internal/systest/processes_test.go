@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,28 +26,13 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// binaries builds the commands once and returns their folder.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "dnprelay-test-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	out, err := exec.Command("go", "build", "-o", dir+"/", "../../cmd/relay", "../../cmd/edge", "../../cmd/dnpctl").CombinedOutput()
-	if err != nil {
-		err = errors.New(string(out))
-	}
-	return dir, err
-})
-
-var built string // the folder of the binaries; empty if no test needed them
 
 // TestMain runs the tests, after which no goroutine may be left. First it runs the simulations, one
 // after the other. Those that are marked as parallel mostly wait for processes and sockets, so more
@@ -69,9 +53,7 @@ type cleaned struct{ *testing.M }
 func (m cleaned) Run() int {
 	defer func() {
 		http.DefaultClient.CloseIdleConnections()
-		if built != "" {
-			_ = os.RemoveAll(built)
-		}
+		buildtest.Remove()
 	}()
 	return m.M.Run()
 }
@@ -103,10 +85,6 @@ func (l *lockedBuffer) String() string {
 
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(args) > 0 && args[0] == "dev" { // several run at once, and these ports are fixed
 		for _, flag := range []string{"--websocket", "--webtransport", "--variant", "--lludp", "--console"} {
 			if !slices.Contains(args, flag) {
@@ -114,7 +92,7 @@ func start(t *testing.T, name string, args ...string) *process {
 			}
 		}
 	}
-	return startCommand(t, exec.Command(filepath.Join(dir, name), args...))
+	return startCommand(t, exec.Command(buildtest.Program(t, name), args...))
 }
 
 // startCommand starts a command that ends with the test at the latest.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"github.com/dnprelay/dnprelay/internal/inspect"
 )
 
@@ -193,11 +193,7 @@ func TestNearCommands(t *testing.T) {
 	start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "").says("dnpctl watch")
 	dnpctl := func(args ...string) string {
 		t.Helper()
-		dir, err := binaries()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "dnpctl"), append(args, "--nats-url=nats://"+ports[1])...).Output()
+		out, err := exec.CommandContext(t.Context(), buildtest.Program(t, "dnpctl"), append(args, "--nats-url=nats://"+ports[1])...).Output()
 		if err != nil {
 			t.Fatalf("dnpctl %q: %v in %s", args, err, out)
 		}

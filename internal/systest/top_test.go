@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/vt"
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -68,13 +68,9 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 // inTerminal runs dnpctl in a terminal, as over ssh, and shows what it draws.
 func inTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
-	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
 	master, slave := openTerminal(t)
 	c := &terminal{T: t, master: master, screen: vt.NewEmulator(80, 24), news: make(chan struct{}, 1), ended: make(chan struct{})}
-	cmd := exec.Command(filepath.Join(dir, "dnpctl"), args...)
+	cmd := exec.Command(buildtest.Program(t, "dnpctl"), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TERM=") || strings.HasPrefix(v, "NO_COLOR") }), "TERM=xterm-256color")
@@ -191,13 +187,9 @@ func TestTop(t *testing.T) {
 	start(t, "relay", "dev", "--listen", "udp://"+ports[0], "--nats-listen", ports[1], "--http", "").says("dnpctl watch")
 	nats := "--nats-url=nats://" + ports[1]
 	start(t, "dnpctl", "watch", ports[0], "--json").says(`"linked"`)
-	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "dnpctl"), "clients", "demo", "--json", nats).Output()
+	out, err := exec.CommandContext(ctx, buildtest.Program(t, "dnpctl"), "clients", "demo", "--json", nats).Output()
 	var found struct{ Client string }
 	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil || len(found.Client) < 12 {
 		t.Fatalf("clients: %v in %s", err, out)

@@ -3,7 +3,6 @@ package systest
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 )
 
 // TestTTL kills the holder of states with a time to live. The next one gives them their whole time
@@ -61,12 +61,8 @@ func TestCheckLeavesNothing(t *testing.T) {
 	d := dev(t, "--no-demo")
 	d.says("dnpctl watch")
 	at := devNATS.FindStringSubmatch(d.output.String())[1]
-	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
 	check := func() *process {
-		cmd := exec.Command(filepath.Join(dir, "dnpctl"), "check", "demo", "127.0.0.1:1", "--nats-url", at, "--timeout", patience.String())
+		cmd := exec.Command(buildtest.Program(t, "dnpctl"), "check", "demo", "127.0.0.1:1", "--nats-url", at, "--timeout", patience.String())
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		p := startCommand(t, cmd)
 		p.says("a relay accepted a state")

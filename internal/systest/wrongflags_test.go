@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/token"
@@ -124,10 +125,6 @@ func wrongFiles(t *testing.T) string {
 // end with exit code 2.
 func TestWrongConfigurations(t *testing.T) {
 	t.Parallel()
-	bin, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, server := wrongFiles(t), natstest.Start(t, 1)
 	first := start(t, "relay", "serve", "--nats-url", server.URL(), "--http", "", "--replicas", "1")
 	first.says("serving shards")
@@ -146,7 +143,7 @@ func TestWrongConfigurations(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			args := strings.Fields(fill(c.args))
-			cmd := exec.CommandContext(ctx, filepath.Join(bin, args[0]), args[1:]...)
+			cmd := exec.CommandContext(ctx, buildtest.Program(t, args[0]), args[1:]...)
 			cmd.Env = append(strings.Fields(c.env), "PATH="+os.Getenv("PATH"))
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 )
 
 // TestReproducible builds an archive twice, from two folders whose files have different times
@@ -193,7 +195,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestInstall requires what go install MODULE/cmd/NAME@VERSION needs: a go.mod without replace
-// and exclude directives, and programs that are installed under their names.
+// and exclude directives, and programs that say their names.
 func TestInstall(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -204,19 +206,10 @@ func TestInstall(t *testing.T) {
 			t.Errorf("go install refuses a module with %q", strings.TrimSpace(line))
 		}
 	}
-	if testing.Short() {
-		t.Skip("installing takes long")
-	}
-	bin := t.TempDir()
-	c := exec.Command("go", "install", "./cmd/...") // with what make build left in the cache
-	c.Dir = "../.."
-	c.Env = append(os.Environ(), "GOBIN="+bin)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("go install: %v\n%s", err, out)
-	}
+	t.Cleanup(buildtest.Remove)
 	for _, p := range all {
 		name := filepath.Base(p)
-		out, err := exec.Command(filepath.Join(bin, name), "--version").CombinedOutput()
+		out, err := exec.Command(buildtest.Program(t, name), "--version").CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), name+" ") {
 			t.Errorf("%s --version prints %q, %v", name, out, err)
 		}
