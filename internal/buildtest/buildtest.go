@@ -24,10 +24,13 @@ func Program(t testing.TB, name string) string {
 	return filepath.Join(dir, name)
 }
 
+// Made returns the folder with the programs that `make test` made, or "".
+func Made() string { return os.Getenv(folderVariable) }
+
 var built string // empty if nothing was built
 
 var programs = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(folderVariable); dir != "" {
+	if dir := Made(); dir != "" {
 		_, err := os.Stat(filepath.Join(dir, "relay"))
 		return dir, err
 	}
