@@ -234,6 +234,14 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	return 0, false
 }
 
+// givenUp returns why the connection ends when a command is given up. A peer that said that it leaves, and nothing since, has left.
+func (c *Conn) givenUp() CloseReason {
+	if c.life.closeAt != never {
+		return ClosePeer
+	}
+	return c.send.givenUp()
+}
+
 // receiveClose handles a ConnectionClose. It counts if the peer stays silent after it. A client of ours wants to know
 // that it arrived. p is what follows the command.
 func (c *Conn) receiveClose(p []byte, now instant, out Sender) {
