@@ -22,9 +22,8 @@ type conformCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *conformCommand) Problems() (list config.Problems) {
-	if _, err := net.ResolveUDPAddr("udp", c.Listen); err != nil {
-		list.Add("--listen", "%v", err)
-	}
+	_, err := net.ResolveUDPAddr("udp", c.Listen)
+	list.AddErr("--listen", err)
 	return list
 }
 

@@ -37,17 +37,13 @@ type drainCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *drainCommand) Problems() (list config.Problems) {
-	if _, _, err := net.SplitHostPort(c.host()); err != nil && !c.byName() {
-		list.Add("NODE", "want the name of an edge, or ADDRESS:PORT, got %q", c.Node)
-	}
+	_, _, err := net.SplitHostPort(c.host())
+	list.AddIf(err != nil && !c.byName(), "NODE", "want the name of an edge, or ADDRESS:PORT, got %q", c.Node)
 	if c.HTTPToken != "" {
-		if _, err := telemetry.ReadToken(c.HTTPToken); err != nil {
-			list.Add("--http-token", "%v", err)
-		}
+		_, err := telemetry.ReadToken(c.HTTPToken)
+		list.AddErr("--http-token", err)
 	}
-	if c.Wait && c.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", c.Timeout)
-	}
+	list.AddIf(c.Wait && c.Timeout <= 0, "--timeout", "want more than 0, got %v", c.Timeout)
 	return list
 }
 

@@ -33,9 +33,8 @@ type setCommand struct {
 // Problems lists what is wrong with c.
 func (c *setCommand) Problems() (list config.Problems) {
 	for _, v := range c.Values {
-		if name, _, given := strings.Cut(v, "="); !given || name == "" {
-			list.Add(v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
-		}
+		name, _, given := strings.Cut(v, "=")
+		list.AddIf(!given || name == "", v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
 	}
 	return list
 }

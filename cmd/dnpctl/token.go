@@ -70,12 +70,9 @@ type tokenIssueCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *tokenIssueCommand) Problems() (list config.Problems) {
-	if c.Life <= 0 || c.Life > token.LifeMax {
-		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
-	}
-	if _, err := c.key(); err != nil {
-		list.Add("--key", "%v", err)
-	}
+	list.AddIf(c.Life <= 0 || c.Life > token.LifeMax, "--life", "want more than 0 and at most 24h, got %v", c.Life)
+	_, err := c.key()
+	list.AddErr("--key", err)
 	return list
 }
 
