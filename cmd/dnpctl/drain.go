@@ -83,11 +83,7 @@ func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	text := drainText(what)
-	if c.JSON {
-		text = jsonText(drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason})
-	}
-	fmt.Println(text)
+	fmt.Println(lineOf(c.JSON, drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason}, drainText(what)))
 	if !c.Wait {
 		return nil
 	}
@@ -270,12 +266,7 @@ func (c *drainCommand) follow(ctx context.Context, edge drainTarget) error {
 		line.Set(progress.Status{Text: fmt.Sprintf("of at most %v until the edge has ended, sessions: %d", c.Timeout, sessions)})
 	}
 	status(0)
-	tell := func(e drainEvent, text string) {
-		if c.JSON {
-			text = jsonText(e)
-		}
-		line.Println(text)
-	}
+	tell := func(e drainEvent, text string) { line.Println(lineOf(c.JSON, e, text)) }
 	for last := -1; ; {
 		sessions, gone, err := edge.look(ctx)
 		if gone {

@@ -60,11 +60,7 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err := check(state, written); err != nil {
 		return err
 	}
-	if !c.JSON {
-		fmt.Println("ok")
-		return nil
-	}
-	return printObject(writtenState{c.State, lineValues(state, slices.Sorted(maps.Keys(written)))})
+	return printResult(c.JSON, writtenState{c.State, lineValues(state, slices.Sorted(maps.Keys(written)))}, "ok")
 }
 
 // A writtenState is what --json shows.
@@ -217,9 +213,5 @@ func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printObject(c.object(answer))
-	}
-	fmt.Printf("%s\n", answer)
-	return nil
+	return printResult(c.JSON, c.object(answer), string(answer))
 }
