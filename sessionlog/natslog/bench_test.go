@@ -171,7 +171,7 @@ func atomically(b *testing.B, c *natstest.Cluster, n int) {
 			}
 			last = &nats.Msg{Subject: fmt.Sprintf("%s.%d", subject, i), Data: make([]byte, blockBytes), Header: nats.Header{
 				natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(expect, 10)},
-				"Nats-Batch-Id":        {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
+				"Nats-Batch-Id":                  {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
 			}}
 			if k%32 == 31 {
 				last.Header.Set(natsjs.MsgRollup, "sub")
