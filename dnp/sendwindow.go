@@ -584,6 +584,16 @@ func (w *sendWindow) infer(p wire.Profile, n uint64) (inferred int) {
 	return inferred
 }
 
+// stoodStill has the oldest command count as sent so much later, when it is given up, and with it all that were sent since.
+func (w *sendWindow) stoodStill(l *liveness, d time.Duration) {
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked && o.sends > 0 {
+			l.patient = max(l.patient, o.first).add(d)
+			return
+		}
+	}
+}
+
 // givenUp returns why the connection ends if the oldest command is given up.
 func (w *sendWindow) givenUp() CloseReason {
 	if slices.ContainsFunc(w.flight, func(o outgoing) bool { return o.acked || o.seen }) { // the oldest never is
