@@ -198,7 +198,7 @@ func (w *sendWindow) unsent() bool {
 
 // urgent reports whether a probe or a question waits, or the next number is for a no-op.
 func (w *sendWindow) urgent() bool {
-	return w.probes > 0 || w.question != nil || w.lap.reserves(w.next)
+	return w.probes > 0 || w.question != nil || w.lap != nil && w.lap.reserves(w.next)
 }
 
 // full reports whether the queue has no room for a message of size bytes.
