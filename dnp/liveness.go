@@ -234,12 +234,12 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 	return 0, false
 }
 
-// givenUp returns why the connection ends when a command is given up. A peer that said that it leaves, and nothing since, has left.
-func (c *Conn) givenUp() CloseReason {
-	if c.life.closeAt != never {
+// endOf returns why the connection ends when a command is given up for this reason. A peer that said that it leaves, and nothing since, has left.
+func (l *liveness) endOf(givenUp CloseReason) CloseReason {
+	if l.closeAt != never {
 		return ClosePeer
 	}
-	return c.send.givenUp()
+	return givenUp
 }
 
 // receiveClose handles a ConnectionClose. It counts if the peer stays silent after it. A client of ours wants to know
