@@ -25,7 +25,7 @@ func writesStay(w *world) {
 		ops = append(ops, put)
 	}
 	w.publish(ops...)
-	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged}}, nil)
+	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindMissed}}, nil)
 	c := w.dial(w.path(), ears{})
 	write := func(j int, name string, v int) {
 		s, err := c.Await(w.ctx, fmt.Sprint("k", j))
@@ -64,7 +64,9 @@ func writesStay(w *world) {
 		}
 		w.serve()
 		for j := range states {
-			w.eventually("the new relay takes the write", func() bool { return heard(j, "n", 1000*i+j) })
+			if !within(patience/2, func() bool { return heard(j, "n", 1000*i+j) }) {
+				w.Fatalf("round %d: the game server did not hear of the write to k%d; the relay has %v, the game server missed events: %v", i, j, w.truth()[fmt.Sprint("k", j)], h.has(func(ev publisher.Event) bool { return ev.Kind == publisher.KindMissed }))
+			}
 		}
 		w.must(w.space.Flush(w.ctx))
 		truth := w.truth()
@@ -211,8 +213,11 @@ func stateIsLast(w *world) {
 }
 
 // soon is eventually for what may never be.
-func soon(f func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
+func soon(f func() bool) bool { return within(10*time.Second, f) }
+
+// within waits until f reports true, and returns false when the time is over.
+func within(most time.Duration, f func() bool) bool {
+	for end := time.Now().Add(most); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
