@@ -16,6 +16,7 @@ UPGRADEROUNDS ?= 2
 STORETRIES ?= 50
 SEEDS     ?= 2000
 TIMES     ?= 20
+PLAYERS   ?= go
 BENCH     ?= .
 COUNT     ?= 6
 BENCHFILE ?= tmp/bench.txt
@@ -145,8 +146,9 @@ sim: ## Simulate the whole system for SIMTIME (1800) seconds, or ROUNDS rounds i
 	@GO="$(GO)" scripts/sim $(SIMTIME) $(ROUNDS)
 
 .PHONY: promises
-promises: ## Try what INTERFACES.md guarantees TIMES (20) times as often as make test does, over all paths; SEED=N repeats
-	nice $(GO) test -count=1 -timeout 2h ./internal/promises -times $(TIMES) $(if $(SEED),-seed $(SEED)) $(ARGS)
+promises: ## Try what INTERFACES.md guarantees TIMES (20) times as often as make test does: PLAYERS (go; go,ts needs Node 20 or newer and npm) by all carriers, over all paths, at one edge and two; SEED=N repeats, ARGS="-run TestKicked/ts,ws,c2,1" tries a part
+	$(if $(findstring ts,$(PLAYERS)),cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc)
+	nice $(GO) test -count=1 -timeout 12h ./internal/promises -all -times $(TIMES) -players $(PLAYERS) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: mutants
 mutants: ## Put deliberate faults into the source, one at a time, and expect a test to notice each; half an hour

@@ -202,3 +202,16 @@ func TestForgedCloseAnswered(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseBehindSilence: a peer that closes while a command to it is about to be given up has left by itself.
+func TestCloseBehindSilence(t *testing.T) {
+	s := serve(t, quiet())
+	if err := s.c.Send([]byte("a"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.pump()
+	s.wait(9 * time.Second)
+	s.recv("02")
+	s.wait(3 * time.Second)
+	s.events("the peer said that it leaves", "closed peer")
+}

@@ -175,7 +175,7 @@ func (c *Conn) pumpEstablished(now instant, out Sender) {
 		return
 	}
 	if !c.resend(now, out) { // a trial goes before the question behind it
-		c.end(c.send.givenUp(), out)
+		c.end(c.life.endOf(c.send.givenUp()), out)
 		return
 	}
 	if now >= c.send.probeAt(&c.e.cfg, &c.life, &c.path) {

@@ -167,7 +167,12 @@ func (e *Endpoint) begin(now time.Time) instant {
 		e.lent[i] = nil
 	}
 	e.lent = e.lent[:0]
-	return e.clock.advance(now)
+	before := e.clock.now
+	t := e.clock.advance(now)
+	if pause := t.sub(before); pause >= standstill && t.sub(e.timers.next()) >= standstill {
+		e.stoodStill(pause)
+	}
+	return t
 }
 
 // The pool of buffers holds at most 512 KiB: buffersMax buffers of bufferSizeMax bytes.

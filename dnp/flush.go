@@ -71,10 +71,13 @@ func (c *Conn) flush(now instant, out Sender) {
 		c.flushShort(now, out)
 		return
 	}
-	w := newUpdateWriter(c, out)
+	w := updateWriter{c: c, out: out}
+	w.order = t.holds.ordering() // in the literal, the compiler would build the writer twice
 	w.write(t.pending)
 	w.finish()
-	t.holds.ordering().sendAcks(c, out)
+	if w.order != nil {
+		w.order.sendAcks(c, out)
+	}
 	t.pending, t.pendingBytes = t.pending[:0], 0
 	if c.budget.crowd.sent == crowdedDatagrams { // it is time to ask the peer
 		c.settle(now)
@@ -87,7 +90,7 @@ func (c *Conn) flushShort(now instant, out Sender) {
 	t.deferPending(now)
 	if allowed := c.budget.allowance(&c.e.rate, c.budget.batch(&c.e.rate, len(t.waiting)), cfg.DatagramMax, now); allowed > 0 {
 		t.rank(now)
-		w := newUpdateWriter(c, out)
+		w := updateWriter{c: c, out: out, order: t.holds.ordering()}
 		for len(t.waiting) > 0 && w.paid+len(w.b) < allowed {
 			w.write([]uint16{t.mostUrgent()})
 		}
@@ -120,18 +123,15 @@ type updateWriter struct {
 	links  int
 	values int         // of the open link
 	count  int         // place of the open link's number of values in b; 0 if none is open
-	link   wire.LinkID // that is open; of value
 	repeat bool        // the link that is being written is sent values again
 	again  bool        // the open datagram has such a link
+	single bool        // one datagram is all
+	full   bool        // it is full
+	link   wire.LinkID // that is open; of value
 	paid   int         // bytes of the budget that were spent
 
-	sizeMax int  // of a datagram, without its trailer
-	single  bool // one datagram is all
-	full    bool // it is full
-}
-
-func newUpdateWriter(c *Conn, out Sender) updateWriter {
-	return updateWriter{c: c, out: out, sizeMax: c.e.cfg.DatagramMax - c.links.holds.ordering().room()}
+	order   *ordering // of the datagrams; nil if they have no trailers
+	sizeMax int       // of a datagram, without its trailer
 }
 
 // write writes what the links in these slots lack, if anything.
@@ -219,12 +219,12 @@ func (w *updateWriter) value(slot int, s *Source, index int) bool {
 func (w *updateWriter) open(id wire.LinkID, size int) bool {
 	p := w.c.e.cfg.Profile
 	need := p.UpdateValueSize(size)
-	if p.UpdateHeadSize()+p.UpdateLinkSize()+need+w.c.links.holds.ordering().room() > datagramLimit {
-		w.c.e.drop(DropOversize)
-		return false
-	}
 	if w.count > 0 && w.values < updateValuesMax && len(w.b)+need <= w.sizeMax {
 		return true
+	}
+	if need > w.sizeMax && p.UpdateHeadSize()+p.UpdateLinkSize()+need+w.order.room() > datagramLimit {
+		w.c.e.drop(DropOversize)
+		return false
 	}
 	w.close()
 	need += p.UpdateLinkSize()
@@ -256,7 +256,7 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 	for i := range n {
 		need += p.UpdateValueSize(len(w.c.links.valueFor(slot, i, s)))
 	}
-	if p.UpdateHeadSize()+need+w.c.links.holds.ordering().room() > datagramLimit {
+	if p.UpdateHeadSize()+need+w.order.room() > datagramLimit {
 		w.c.e.drop(DropOversize)
 		return
 	}
@@ -273,11 +273,15 @@ func (w *updateWriter) encodePrefix(slot int, s *Source) {
 // start sends the open datagram and begins one with room for need more bytes.
 func (w *updateWriter) start(need int) {
 	w.finish()
-	p, trailer := w.c.e.cfg.Profile, w.c.links.holds.ordering().room()
-	if !w.single {
-		w.sizeMax = w.c.e.cfg.DatagramMax - trailer
+	p, size := w.c.e.cfg.Profile, w.c.e.cfg.DatagramMax
+	trailer := 0
+	if w.order != nil {
+		trailer = w.order.room()
 	}
-	w.b = p.AppendUpdateHead(w.out.Datagram(max(w.c.e.cfg.DatagramMax, p.UpdateHeadSize()+need+trailer)), 0)
+	if !w.single {
+		w.sizeMax = size - trailer
+	}
+	w.b = p.AppendUpdateHead(w.out.Datagram(max(size, p.UpdateHeadSize()+need+trailer)), 0)
 }
 
 // finish sends the open datagram, several times if it repeats values on a path with loss.
@@ -287,7 +291,9 @@ func (w *updateWriter) finish() {
 	}
 	e, p := w.c.e, &w.c.path
 	e.cfg.Profile.PutUpdateLinks(w.b, w.links)
-	w.b = w.c.links.holds.ordering().append(w.b)
+	if w.order != nil {
+		w.b = w.order.append(w.b)
+	}
 	e.stats.UpdatesOut += uint64(w.links)
 	p.budget.updated = e.clock.now
 	w.paid += p.size(len(w.b))

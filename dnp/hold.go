@@ -396,7 +396,7 @@ func (c *Conn) SendValues(number uint32, refs []ValueRef, out Sender) (n int) {
 	if c.state != connEstablished || c.closing || c.budget.overdrawn(c.e.clock.now) {
 		return 0
 	}
-	w := updateWriter{c: c, out: out, sizeMax: c.e.cfg.DatagramMax - wire.WriteNumberMax, single: true}
+	w := updateWriter{c: c, out: out, order: c.links.holds.ordering(), sizeMax: c.e.cfg.DatagramMax - wire.WriteNumberMax, single: true}
 	for n < len(refs) && n < wire.WriteValuesMax && !w.full {
 		slot, ok := c.links.find(refs[n].Source)
 		if ok && !w.value(slot, refs[n].Source, refs[n].Index) {

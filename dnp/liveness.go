@@ -106,6 +106,31 @@ func (l *liveness) questioned(now instant) {
 	}
 }
 
+// An Endpoint that is called so late stood still, with its process or its machine. Where processors are short that happens over and over;
+// shorter pauses let it repeat a command often enough before it gives the command up.
+const standstill = time.Second
+
+// stoodStill has the time d since the last call not count for what peers must do in time: the Endpoint heard and repeated nothing
+// meanwhile.
+func (e *core) stoodStill(d time.Duration) {
+	for _, c := range e.conns {
+		if c == nil || c.state != connEstablished {
+			continue
+		}
+		c.send.stoodStill(&c.life, d)
+		for _, at := range []*instant{&c.life.closeAt, &c.life.restartAt} {
+			if *at != never {
+				*at = at.add(d)
+			}
+		}
+		if c.life.asked != 0 {
+			c.life.asked = c.life.asked.add(d)
+		}
+		c.recv.stoodStill(d)
+		e.timers.set(&c.timer, c.nextTimeout())
+	}
+}
+
 func (l *liveness) vague() bool { return l.wrongAcks == vagueAcks }
 
 // askAt returns when to ask whether the peer lives.
@@ -207,6 +232,14 @@ func (c *Conn) overdue(now instant) (CloseReason, bool) {
 		return CloseHole, true
 	}
 	return 0, false
+}
+
+// endOf returns why the connection ends when a command is given up for this reason. A peer that said that it leaves, and nothing since, has left.
+func (l *liveness) endOf(givenUp CloseReason) CloseReason {
+	if l.closeAt != never {
+		return ClosePeer
+	}
+	return givenUp
 }
 
 // receiveClose handles a ConnectionClose. It counts if the peer stays silent after it. A client of ours wants to know

@@ -259,7 +259,7 @@ func (c *Conn) correct(size int, now instant, out Sender) {
 		c.e.drop(DropCorrection)
 		return
 	}
-	w := updateWriter{c: c, out: out, sizeMax: room, single: true}
+	w := updateWriter{c: c, out: out, order: t.holds.ordering(), sizeMax: room, single: true}
 	for _, key := range list {
 		slot, index := int(key>>16), int(key&0xFFFF)
 		if !w.value(slot, t.core.sources[t.slots[slot].source], index) {
@@ -273,7 +273,7 @@ func (c *Conn) correct(size int, now instant, out Sender) {
 		t.longAnswer = now.add(longAnswerPause)
 	}
 	c.e.stats.UpdatesOut += uint64(w.links)
-	c.emit(t.holds.ordering().append(w.b), out)
+	c.emit(w.order.append(w.b), out)
 }
 
 // answerSize returns the size of a LinkUpdate that has one value.

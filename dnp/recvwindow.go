@@ -358,6 +358,16 @@ func (r *longReceive) giveUp(now instant) (n int) {
 	return n
 }
 
+// stoodStill has what is missing be due so much later.
+func (w *recvWindow) stoodStill(d time.Duration) {
+	w.hole = w.hole.add(d)
+	for _, p := range w.long.both() {
+		if *p != nil {
+			(*p).due = (*p).due.add(d)
+		}
+	}
+}
+
 // size returns the bytes of what is not complete.
 func (r *longReceive) size() (n int) {
 	for _, p := range r.both() {

@@ -198,7 +198,7 @@ func (w *sendWindow) unsent() bool {
 
 // urgent reports whether a probe or a question waits, or the next number is for a no-op.
 func (w *sendWindow) urgent() bool {
-	return w.probes > 0 || w.question != nil || w.lap.reserves(w.next)
+	return w.probes > 0 || w.question != nil || w.lap != nil && w.lap.reserves(w.next)
 }
 
 // full reports whether the queue has no room for a message of size bytes.
@@ -582,6 +582,16 @@ func (w *sendWindow) infer(p wire.Profile, n uint64) (inferred int) {
 		w.acknowledged(o)
 	}
 	return inferred
+}
+
+// stoodStill has the oldest command count as sent so much later, when it is given up, and with it all that were sent since.
+func (w *sendWindow) stoodStill(l *liveness, d time.Duration) {
+	for i := range w.flight {
+		if o := &w.flight[i]; !o.acked && o.sends > 0 {
+			l.patient = max(l.patient, o.first).add(d)
+			return
+		}
+	}
 }
 
 // givenUp returns why the connection ends if the oldest command is given up.

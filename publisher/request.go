@@ -174,7 +174,7 @@ func (o *outbox) empty() bool { return len(o.order) == 0 }
 const (
 	opsMax   = 500
 	bytesMax = 256 << 10
-	opBytes  = 256 // a guess
+	opBytes  = 320 // a guess, with the position of a put of three values
 )
 
 // backoffMax is the longest pause between attempts. It is a compromise: an election of

@@ -66,7 +66,7 @@ func (s *shard) batch(o op) []*nats.Msg {
 	for _, k := range o.keyframes {
 		m := s.message(subjects.StoreKeyframe(s.n, k.Space, k.Number), k.Data)
 		if len(k.Data) == 0 {
-			m.Header.Set(jetstream.HeaderTTL, tombstoneTTL)
+			m.Header.Set(natsjs.MsgTTLHeader, tombstoneTTL)
 		}
 		all = append(all, m)
 	}

@@ -86,12 +86,7 @@ type checkStep struct {
 }
 
 // tell tells of a step, as text or as JSON.
-func (r *checkRun) tell(s checkStep, text string) {
-	if r.JSON {
-		text = jsonText(s)
-	}
-	r.line.Println(text)
-}
+func (r *checkRun) tell(s checkStep, text string) { r.line.Println(lineOf(r.JSON, s, text)) }
 
 // established tells of a step.
 func (r *checkRun) established(step int) {

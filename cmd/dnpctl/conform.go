@@ -22,9 +22,8 @@ type conformCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *conformCommand) Problems() (list config.Problems) {
-	if _, err := net.ResolveUDPAddr("udp", c.Listen); err != nil {
-		list.Add("--listen", "%v", err)
-	}
+	_, err := net.ResolveUDPAddr("udp", c.Listen)
+	list.AddErr("--listen", err)
 	return list
 }
 
@@ -41,34 +40,39 @@ func (c *conformCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	defer socket.Close()
 	line := progress.Start(!c.JSON)
 	defer line.End()
-	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick, Report: func(r conform.Result) { line.Println(r.String()) }}
+	cfg := conform.Config{Patience: c.Timeout, Token: c.Token, Quick: c.Quick}
 	cfg.At = func(step string, done, total int) { line.Set(conformStatus(step, done, total)) }
-	if c.JSON {
-		fmt.Printf("{\"listening\":%q}\n", "udp://"+socket.LocalAddr().String())
-		cfg.Report = func(r conform.Result) { line.Println(stepJSON(r)) }
-	} else {
-		fmt.Printf("waiting for a client at udp://%s; clients/CONFORMANCE.md describes what the client has to do\n", socket.LocalAddr())
-	}
+	cfg.Report = func(r conform.Result) { line.Println(lineOf(c.JSON, stepOf(r), r.String())) }
+	address := "udp://" + socket.LocalAddr().String()
+	fmt.Println(lineOf(c.JSON, map[string]string{"listening": address}, "waiting for a client at "+address+"; clients/CONFORMANCE.md describes what the client has to do"))
 	results, err := conform.Run(ctx, socket, cfg)
 	line.End()
 	if err != nil {
 		return err
 	}
-	passed, failed := 0, conform.Failed(results)
+	var n conformCounts
 	for _, r := range results {
-		if r.Passed() {
-			passed++
+		switch stepOf(r).Result {
+		case "pass":
+			n.Passed++
+		case "fail":
+			n.Failed++
+		case "skip":
+			n.Skipped++
 		}
 	}
-	if skipped := len(results) - passed - failed; c.JSON {
-		fmt.Printf("{\"passed\":%d,\"failed\":%d,\"skipped\":%d}\n", passed, failed, skipped)
-	} else {
-		fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	}
-	if failed > 0 {
-		return fmt.Errorf("the client fails %d of %d steps", failed, len(results))
+	fmt.Println(lineOf(c.JSON, n, fmt.Sprintf("%d passed, %d failed, %d skipped", n.Passed, n.Failed, n.Skipped)))
+	if n.Failed > 0 {
+		return fmt.Errorf("the client fails %d of %d steps", n.Failed, len(results))
 	}
 	return nil
+}
+
+// conformCounts are the last line of --json.
+type conformCounts struct {
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
 }
 
 // conformStatus says how far a run is.
@@ -79,19 +83,20 @@ func conformStatus(step string, done, total int) progress.Status {
 	return progress.Status{Done: done, Total: total, Text: fmt.Sprintf("step %d of %d: %s", done+1, total, step)}
 }
 
-// stepJSON returns a step as a line of --json.
-func stepJSON(r conform.Result) string {
-	step := struct {
-		Step   string `json:"step"`
-		Rule   string `json:"rule"`
-		Result string `json:"result"`
-		Reason string `json:"reason,omitempty"`
-	}{r.Name, r.Rule, "pass", r.Note}
+// A conformStep is a step as a line of --json.
+type conformStep struct {
+	Step   string `json:"step"`
+	Rule   string `json:"rule"`
+	Result string `json:"result"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func stepOf(r conform.Result) conformStep {
 	switch {
 	case r.Err != nil:
-		step.Result, step.Reason = "fail", r.Err.Error()
+		return conformStep{r.Name, r.Rule, "fail", r.Err.Error()}
 	case r.Note != "":
-		step.Result = "skip"
+		return conformStep{r.Name, r.Rule, "skip", r.Note}
 	}
-	return jsonText(step)
+	return conformStep{r.Name, r.Rule, "pass", ""}
 }

@@ -39,13 +39,11 @@ func (f *DNPFlags) dial(ctx context.Context, address string, cfg client.Config) 
 
 // Problems lists what is wrong with f.
 func (f *DNPLogin) Problems() (list config.Problems) {
-	if _, err := f.token(); err != nil {
-		list.Add("--token", "%v", err)
-	}
+	_, err := f.token()
+	list.AddErr("--token", err)
 	for _, hash := range f.CertificateHash {
-		if b, err := hex.DecodeString(hash); err != nil || len(b) != sha256.Size {
-			list.Add("--certificate-hash", "want %d bytes in hex, got %q", sha256.Size, hash)
-		}
+		b, err := hex.DecodeString(hash)
+		list.AddIf(err != nil || len(b) != sha256.Size, "--certificate-hash", "want %d bytes in hex, got %q", sha256.Size, hash)
 	}
 	return list
 }

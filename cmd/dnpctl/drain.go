@@ -37,17 +37,13 @@ type drainCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *drainCommand) Problems() (list config.Problems) {
-	if _, _, err := net.SplitHostPort(c.host()); err != nil && !c.byName() {
-		list.Add("NODE", "want the name of an edge, or ADDRESS:PORT, got %q", c.Node)
-	}
+	_, _, err := net.SplitHostPort(c.host())
+	list.AddIf(err != nil && !c.byName(), "NODE", "want the name of an edge, or ADDRESS:PORT, got %q", c.Node)
 	if c.HTTPToken != "" {
-		if _, err := telemetry.ReadToken(c.HTTPToken); err != nil {
-			list.Add("--http-token", "%v", err)
-		}
+		_, err := telemetry.ReadToken(c.HTTPToken)
+		list.AddErr("--http-token", err)
 	}
-	if c.Wait && c.Timeout <= 0 {
-		list.Add("--timeout", "want more than 0, got %v", c.Timeout)
-	}
+	list.AddIf(c.Wait && c.Timeout <= 0, "--timeout", "want more than 0, got %v", c.Timeout)
 	return list
 }
 
@@ -87,11 +83,7 @@ func (c *drainCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	text := drainText(what)
-	if c.JSON {
-		text = jsonText(drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason})
-	}
-	fmt.Println(text)
+	fmt.Println(lineOf(c.JSON, drainEvent{Event: "draining", Outcome: what.Sessions, Reason: what.Reason}, drainText(what)))
 	if !c.Wait {
 		return nil
 	}
@@ -274,12 +266,7 @@ func (c *drainCommand) follow(ctx context.Context, edge drainTarget) error {
 		line.Set(progress.Status{Text: fmt.Sprintf("of at most %v until the edge has ended, sessions: %d", c.Timeout, sessions)})
 	}
 	status(0)
-	tell := func(e drainEvent, text string) {
-		if c.JSON {
-			text = jsonText(e)
-		}
-		line.Println(text)
-	}
+	tell := func(e drainEvent, text string) { line.Println(lineOf(c.JSON, e, text)) }
 	for last := -1; ; {
 		sessions, gone, err := edge.look(ctx)
 		if gone {

@@ -117,7 +117,7 @@ func TestConformJSON(t *testing.T) {
 		{conform.Result{Name: "hello", Rule: "3.1", Err: errors.New("no \"ack\"")}, `{"step":"hello","rule":"3.1","result":"fail","reason":"no \"ack\""}`},
 		{conform.Result{Name: "hello", Rule: "3.1", Note: "not tried"}, `{"step":"hello","rule":"3.1","result":"skip","reason":"not tried"}`},
 	} {
-		if got := stepJSON(c.step); got != c.want {
+		if got := jsonText(stepOf(c.step)); got != c.want {
 			t.Errorf("%v is %s, want %s", c.step, got, c.want)
 		}
 	}

@@ -225,6 +225,23 @@ func prose(c *whyCommand, f *inspect.Facts, reasons []inspect.Reason) string {
 	return b.String()
 }
 
+// lineOf returns a line that a command prints: JSON, or text for people.
+func lineOf(asJSON bool, v any, text string) string {
+	if asJSON {
+		return jsonText(v)
+	}
+	return text
+}
+
+// printResult prints what a command has done: one JSON object, or text for people. It returns no error.
+func printResult(asJSON bool, v any, text string) error {
+	if asJSON {
+		return printObject(v)
+	}
+	fmt.Println(text)
+	return nil
+}
+
 // printObject prints one JSON object, indented for a terminal. It returns no error.
 func printObject(v any) error {
 	fmt.Println(readable(jsonText(v)))

@@ -45,9 +45,8 @@ func (c *publishCommand) Problems() (list config.Problems) {
 	case c.Describe && c.Message != nil:
 		list.Add("--describe", "replaces --message, which must be absent")
 	case c.File != "" && c.File != "-":
-		if _, err := os.Stat(c.File); err != nil {
-			list.Add("--file", "%v", err)
-		}
+		_, err := os.Stat(c.File)
+		list.AddErr("--file", err)
 	case c.File != "":
 	case c.Key == "":
 		list.Add("KEY", "is missing, as tower in: dnpctl publish %s tower hp:float32=93.5", c.Space)
@@ -143,9 +142,7 @@ func ttlText(ttl *time.Duration, problems *config.Problems) string {
 	if ttl == nil {
 		return ""
 	}
-	if *ttl != 0 && (*ttl < replication.TTLMin || *ttl > replication.TTLMax) {
-		problems.Add("--ttl", "want 1s to 168h, or 0s for none, got %v", *ttl)
-	}
+	problems.AddIf(*ttl != 0 && (*ttl < replication.TTLMin || *ttl > replication.TTLMax), "--ttl", "want 1s to 168h, or 0s for none, got %v", *ttl)
 	return payload.DurationText(*ttl)
 }
 
@@ -220,9 +217,8 @@ type eyeCommand struct {
 // Problems lists what is wrong with c.
 func (c *eyeCommand) Problems() (list config.Problems) {
 	for _, at := range c.At {
-		if _, err := inspect.ParsePlace(at); err != nil {
-			list.Add("AT", "want KEY, KEY#VALUE or a point as 10,0,3, got %q", at)
-		}
+		_, err := inspect.ParsePlace(at)
+		list.AddIf(err != nil, "AT", "want KEY, KEY#VALUE or a point as 10,0,3, got %q", at)
 	}
 	return list
 }
@@ -252,9 +248,7 @@ type kickCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *kickCommand) Problems() (list config.Problems) {
-	if n := len(c.Reason); n > replication.KickReasonMax {
-		list.Add("REASON", "want at most %d bytes, got %d", replication.KickReasonMax, n)
-	}
+	list.AddIf(len(c.Reason) > replication.KickReasonMax, "REASON", "want at most %d bytes, got %d", replication.KickReasonMax, len(c.Reason))
 	return list
 }
 

@@ -82,20 +82,14 @@ type whoCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *whoCommand) Problems() (list config.Problems) {
-	if c.Near == "" && (c.Within != nil || c.Axes != "") {
-		list.Add("--within and --axes", "need --near")
-	}
+	list.AddIf(c.Near == "" && (c.Within != nil || c.Axes != ""), "--within and --axes", "need --near")
 	if c.Within != nil && !(*c.Within >= 0) {
 		list.Add("--within", "want 0 or more, got %v", *c.Within)
 	}
-	if _, ok := interest.ParseAxes(c.Axes); c.Axes != "" && !ok {
-		list.Add("--axes", "want some of xyz, in this order, got %q", c.Axes)
-	}
-	if c.Near != "" {
-		if _, err := inspect.ParsePlace(c.Near); err != nil {
-			list.Add("--near", "%v, got %q", err, c.Near)
-		}
-	}
+	_, ok := interest.ParseAxes(c.Axes)
+	list.AddIf(c.Axes != "" && !ok, "--axes", "want some of xyz, in this order, got %q", c.Axes)
+	_, err := inspect.ParsePlace(c.Near)
+	list.AddIf(c.Near != "" && err != nil, "--near", "%v, got %q", err, c.Near)
 	return list
 }
 

@@ -40,16 +40,11 @@ func (c *sendCommand) Problems() (list config.Problems) {
 		list.Add("TARGET", "want SPACE, SPACE/CLIENT, HOST:PORT or a URL, got %q", c.Target)
 	}
 	if len(c.Message) > 0 {
-		if _, err := typedMessage(c.Message); err != nil {
-			list.Add("--message", "%v", err)
-		}
+		_, err := typedMessage(c.Message)
+		list.AddErr("--message", err)
 	}
-	switch {
-	case c.Text != "" && len(c.Message) > 0:
-		list.Add("--message", "replaces MESSAGE, which must be absent")
-	case c.Text == "" && len(c.Message) == 0:
-		list.Add("MESSAGE", "is empty")
-	}
+	list.AddIf(c.Text != "" && len(c.Message) > 0, "--message", "replaces MESSAGE, which must be absent")
+	list.AddIf(c.Text == "" && len(c.Message) == 0, "MESSAGE", "is empty")
 	return list
 }
 

@@ -33,9 +33,8 @@ type setCommand struct {
 // Problems lists what is wrong with c.
 func (c *setCommand) Problems() (list config.Problems) {
 	for _, v := range c.Values {
-		if name, _, given := strings.Cut(v, "="); !given || name == "" {
-			list.Add(v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
-		}
+		name, _, given := strings.Cut(v, "=")
+		list.AddIf(!given || name == "", v, "want INDEX=VALUE or NAME=VALUE, as 0=93.5")
 	}
 	return list
 }
@@ -61,11 +60,7 @@ func (c *setCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err := check(state, written); err != nil {
 		return err
 	}
-	if !c.JSON {
-		fmt.Println("ok")
-		return nil
-	}
-	return printObject(writtenState{c.State, lineValues(state, slices.Sorted(maps.Keys(written)))})
+	return printResult(c.JSON, writtenState{c.State, lineValues(state, slices.Sorted(maps.Keys(written)))}, "ok")
 }
 
 // A writtenState is what --json shows.
@@ -218,9 +213,5 @@ func (c *commandCommand) Run(ctx context.Context, _ *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printObject(c.object(answer))
-	}
-	fmt.Printf("%s\n", answer)
-	return nil
+	return printResult(c.JSON, c.object(answer), string(answer))
 }

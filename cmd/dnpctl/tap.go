@@ -44,11 +44,7 @@ func (c *tapCommand) Run(ctx context.Context, _ *slog.Logger) error {
 			return
 		}
 		shown++
-		line := r.text()
-		if c.JSON {
-			line = jsonText(r)
-		}
-		fmt.Fprintln(f.out, line) // Flush returns the error
+		fmt.Fprintln(f.out, lineOf(c.JSON, r, r.text())) // Flush returns the error
 	})
 	f.enough = func() bool { return c.full(shown) }
 	return f.end(f.run(ctx, &c.NATSFlags))

@@ -41,12 +41,8 @@ func (c *tokenKeygenCommand) Run(context.Context, *slog.Logger) error {
 	if err := create(c.Out+".pub", open, 0o644); err != nil {
 		return err
 	}
-	if c.JSON {
-		return printObject(map[string]string{"private_key": c.Out + ".key", "public_key": c.Out + ".pub", "key_id": token.KeyID(private)})
-	}
-	fmt.Printf("%s.key signs tokens; keep it secret, where they are issued\n%s.pub is for --token-keys of edges; key id %s\n",
-		c.Out, c.Out, token.KeyID(private))
-	return nil
+	return printResult(c.JSON, map[string]string{"private_key": c.Out + ".key", "public_key": c.Out + ".pub", "key_id": token.KeyID(private)},
+		fmt.Sprintf("%[1]s.key signs tokens; keep it secret, where they are issued\n%[1]s.pub is for --token-keys of edges; key id %[2]s", c.Out, token.KeyID(private)))
 }
 
 func create(name string, data []byte, mode os.FileMode) error {
@@ -70,12 +66,9 @@ type tokenIssueCommand struct {
 
 // Problems lists what is wrong with c.
 func (c *tokenIssueCommand) Problems() (list config.Problems) {
-	if c.Life <= 0 || c.Life > token.LifeMax {
-		list.Add("--life", "want more than 0 and at most 24h, got %v", c.Life)
-	}
-	if _, err := c.key(); err != nil {
-		list.Add("--key", "%v", err)
-	}
+	list.AddIf(c.Life <= 0 || c.Life > token.LifeMax, "--life", "want more than 0 and at most 24h, got %v", c.Life)
+	_, err := c.key()
+	list.AddErr("--key", err)
 	return list
 }
 
@@ -103,9 +96,5 @@ func (c *tokenIssueCommand) Run(context.Context, *slog.Logger) error {
 	if err != nil {
 		return &config.UsageError{Problem: err.Error()}
 	}
-	if c.JSON {
-		return printObject(map[string]string{"token": issued, "space": c.Space, "client": c.Client, "expires": expires.UTC().Format(time.RFC3339)})
-	}
-	fmt.Println(issued)
-	return nil
+	return printResult(c.JSON, map[string]string{"token": issued, "space": c.Space, "client": c.Client, "expires": expires.UTC().Format(time.RFC3339)}, issued)
 }

@@ -27,9 +27,7 @@ func parseTyped(args []string, problems config.Problems) ([]payload.Value, confi
 	var list []payload.Value
 	for _, arg := range args {
 		v, err := parseTypedValue(arg)
-		if err != nil {
-			problems.Add(arg, "%v", err)
-		}
+		problems.AddErr(arg, err)
 		list = append(list, v)
 	}
 	return list, problems

@@ -33,9 +33,8 @@ type watchCommand struct {
 // Problems lists what is wrong with c.
 func (c *watchCommand) Problems() (list config.Problems) {
 	for _, text := range c.Decode {
-		if _, err := parseForm(text); err != nil {
-			list.Add("--decode", "%v", err)
-		}
+		_, err := parseForm(text)
+		list.AddErr("--decode", err)
 	}
 	return list
 }

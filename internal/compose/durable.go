@@ -142,12 +142,11 @@ func (d *Durable) Metrics() []telemetry.Metric {
 	if d == nil {
 		return nil
 	}
+	of := telemetry.NewGroup("dnp.session.from.", d.from.Stats)
 	return slices.Concat(d.log.metrics(), d.redis, []telemetry.Metric{
-		telemetry.Counter("dnp.session.from.stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.",
-			func() uint64 { return d.from.Stats().Stored }),
-		telemetry.Counter("dnp.session.from.failures", "{attempt}", "Attempts to store a reliable message that the stream did not confirm.", func() uint64 { return d.from.Stats().Failures }),
-		telemetry.Gauge("dnp.session.from.waiting", "{message}", "Reliable messages of clients that the stream has not confirmed yet.",
-			func() float64 { return float64(d.from.Stats().Waiting) }),
+		of.Counter("stored", "{message}", "Reliable messages of clients that the stream for game servers confirmed.", &of.All.Stored),
+		of.Counter("failures", "{attempt}", "Attempts to store a reliable message that the stream did not confirm.", &of.All.Failures),
+		of.Gauge("waiting", "{message}", "Reliable messages of clients that the stream has not confirmed yet.", &of.All.Waiting),
 		replacedMetric(func() uint64 { return d.log.replaced() + d.from.Stats().Replaced }),
 	})
 }

@@ -42,16 +42,10 @@ type EdgeCommand struct {
 
 // Problems lists what is wrong with flags that belong together.
 func (c *EdgeCommand) Problems() (list config.Problems) {
-	if c.WebTransport != "" && c.TLSCert == "" {
-		list.Add("--webtransport", "needs --tls-cert")
-	}
-	if c.LLUDP.LLUDP != "" && c.WebSocket == "" && c.Auth != "open" {
-		list.Add("--lludp", "needs --websocket, where viewers log in")
-	}
+	list.AddIf(c.WebTransport != "" && c.TLSCert == "", "--webtransport", "needs --tls-cert")
+	list.AddIf(c.LLUDP.LLUDP != "" && c.WebSocket == "" && c.Auth != "open", "--lludp", "needs --websocket, where viewers log in")
 	for _, f := range []struct{ flag, value string }{{"--forward-listen", c.ForwardListen}, {"--forward-advertise", c.ForwardAdvertise}} {
-		if f.value != "" && (c.SessionDurability != "log" || len(c.GossipJoin) == 0 || c.GossipKeyFile == "") {
-			list.Add(f.flag, "needs --session-durability log, --gossip-join and --gossip-key-file, without which edges do not forward")
-		}
+		list.AddIf(f.value != "" && (c.SessionDurability != "log" || len(c.GossipJoin) == 0 || c.GossipKeyFile == ""), f.flag, "needs --session-durability log, --gossip-join and --gossip-key-file, without which edges do not forward")
 	}
 	clusterProblems(&list, &c.Cluster)
 	clientProblems(&list, &c.Edge, &c.Web)

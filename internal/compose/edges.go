@@ -246,9 +246,7 @@ func edgeProblem(list *config.Problems) {
 	if err == nil {
 		_, err = os.Stat(program)
 	}
-	if err != nil {
-		list.Add("--edges", "more than one needs the program edge beside relay: %v", err)
-	}
+	list.AddIf(err != nil, "--edges", "more than one needs the program edge beside relay: %v", err)
 }
 
 // startEdgeTool starts the program edge with a hidden command of it.

@@ -228,7 +228,8 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		}
 		return all
 	}
-	of := telemetry.Group[natsbus.Stats]{Prefix: "dnp.nats.", Read: sum}
+	of := telemetry.NewGroup("dnp.nats.", sum)
+	s := &of.All
 	return []telemetry.Metric{
 		telemetry.Gauge("dnp.nats.connected", "{connection}", "Connections to NATS that are up.", func() (n float64) {
 			for _, b := range buses {
@@ -240,23 +241,14 @@ func BusMetrics(buses ...*natsbus.Bus) []telemetry.Metric {
 		}),
 		telemetry.Gauge("dnp.nats.connections", "{connection}", "Connections to NATS that this node needs.",
 			func() float64 { return float64(len(buses)) }),
-		of.InOut("messages", "{message}", "Messages that this node received from NATS, and published there.", func(s *natsbus.Stats) (in, out uint64) { return s.Received, s.Published }),
-		of.InOut("io", "By", "Bytes of the bodies of messages that this node received from NATS, and published there.",
-			func(s *natsbus.Stats) (in, out uint64) { return s.ReceivedBytes, s.PublishedBytes }),
+		of.InOut("messages", "{message}", "Messages that this node received from NATS, and published there.", &s.Received, &s.Published),
+		of.InOut("io", "By", "Bytes of the bodies of messages that this node received from NATS, and published there.", &s.ReceivedBytes, &s.PublishedBytes),
 		of.CounterBy("drops", "{message}", "Messages of the bus that were dropped, by reason; slow = received, but not handled in time.",
-			"reason", func(s *natsbus.Stats, observe func(string, uint64)) {
-				observe("disconnected", s.DroppedDisconnected)
-				observe("busy", s.DroppedBusy)
-				observe("size", s.DroppedSize)
-				observe("other", s.DroppedOther)
-				observe("slow", s.Missed)
-			}),
-		of.Counter("slow.consumers", "{event}", "Times that messages from NATS began to arrive faster than this node handled them.",
-			func(s *natsbus.Stats) uint64 { return s.SlowConsumers }),
-		of.Counter("reconnects", "{connection}", "Times that a lost connection to NATS was restored.", func(s *natsbus.Stats) uint64 { return s.Reconnects }),
-		of.Counter("moves", "{connection}", "Times that this node left a NATS server over which it heard no relay.", func(s *natsbus.Stats) uint64 { return s.Moves }),
-		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.",
-			func(s *natsbus.Stats) uint64 { return s.Errors }),
+			"reason", telemetry.Parts{"disconnected": &s.DroppedDisconnected, "busy": &s.DroppedBusy, "size": &s.DroppedSize, "other": &s.DroppedOther, "slow": &s.Missed}),
+		of.Counter("slow.consumers", "{event}", "Times that messages from NATS began to arrive faster than this node handled them.", &s.SlowConsumers),
+		of.Counter("reconnects", "{connection}", "Times that a lost connection to NATS was restored.", &s.Reconnects),
+		of.Counter("moves", "{connection}", "Times that this node left a NATS server over which it heard no relay.", &s.Moves),
+		of.Counter("errors", "{error}", "Errors that NATS reported, for example refused subscriptions.", &s.Errors),
 	}
 }
 
@@ -288,7 +280,8 @@ func FollowRoster(ctx context.Context, g *gossip.Gossip, each func(cluster.Roste
 
 // GossipMetrics returns the metrics of a node's gossip.
 func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
-	of := telemetry.Group[gossip.Stats]{Prefix: "dnp.cluster.gossip.", Read: g.Stats}
+	of := telemetry.NewGroup("dnp.cluster.gossip.", g.Stats)
+	s := &of.All
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.cluster.members", "{member}", "Nodes of the cluster, this one included.", "phase", func(observe func(string, float64)) {
 			var phases [cluster.PhaseLeaving + 1]int
@@ -299,13 +292,9 @@ func GossipMetrics(g *gossip.Gossip) []telemetry.Metric {
 				observe(p.String(), float64(phases[p]))
 			}
 		}),
-		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.",
-			func(s *gossip.Stats) float64 { return float64(s.Health) }),
-		of.Counter("suspicions", "{probe}", "Times that a member of the cluster did not answer a probe of this node.",
-			func(s *gossip.Stats) uint64 { return s.Suspicions }),
-		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.",
-			func(s *gossip.Stats) uint64 { return s.Refutations }),
-		of.Counter("undecipherable", "{message}", "Gossip messages and connections with an unknown key.",
-			func(s *gossip.Stats) uint64 { return s.Undecipherable }),
+		of.Gauge("health", "{score}", "Degradation of gossip at this node; 0 = answers arrive in time.", &s.Health),
+		of.Counter("suspicions", "{probe}", "Times that a member of the cluster did not answer a probe of this node.", &s.Suspicions),
+		of.Counter("refutations", "{message}", "Times that other nodes suspected this node or declared it dead.", &s.Refutations),
+		of.Counter("undecipherable", "{message}", "Gossip messages and connections with an unknown key.", &s.Undecipherable),
 	}
 }

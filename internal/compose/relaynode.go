@@ -229,21 +229,15 @@ func (n *relayNode) follow(ctx context.Context) {
 
 // leaseMetrics returns the metrics of a relay's leases and store.
 func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
-	of := telemetry.Group[natslease.Stats]{Prefix: "dnp.relay.", Read: l.Stats}
+	of := telemetry.NewGroup("dnp.relay.", l.Stats)
+	s := &of.All
 	return []telemetry.Metric{
-		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome",
-			func(s *natslease.Stats, observe func(string, uint64)) { s.Answers.Each(observe) }),
-		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason",
-			func(s *natslease.Stats, observe func(string, uint64)) {
-				observe("released", s.Lost[cluster.ReasonReleased])
-				observe("taken", s.Lost[cluster.ReasonTaken])
-				observe("fenced", s.Lost[cluster.ReasonEpoch])
-				observe("silence", s.Lost[cluster.ReasonSilence])
-				observe("wiped", s.Lost[cluster.ReasonWiped])
-				observe("hung", s.Lost[cluster.ReasonHung])
-			}),
-		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.",
-			func(s *natslease.Stats) uint64 { return s.WatchRestarts + s.LoadRetries }),
+		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome", answers(&s.Answers)),
+		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason", telemetry.Parts{
+			"released": &s.Lost[cluster.ReasonReleased], "taken": &s.Lost[cluster.ReasonTaken], "fenced": &s.Lost[cluster.ReasonEpoch],
+			"silence": &s.Lost[cluster.ReasonSilence], "wiped": &s.Lost[cluster.ReasonWiped], "hung": &s.Lost[cluster.ReasonHung],
+		}),
+		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", &s.WatchRestarts, &s.LoadRetries),
 		replacedMetric(func() uint64 { return l.Stats().Replaced }),
 	}
 }

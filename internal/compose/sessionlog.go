@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/sessionlog"
@@ -121,13 +122,19 @@ func (l *sessionLog) replaced() (n uint64) {
 	return n
 }
 
+// answers returns numbers of answers by the names of their verdicts.
+func answers(c *fence.Counts) telemetry.Parts {
+	p := telemetry.Named[fence.Verdict](c[:])
+	delete(p, fence.Verdict(0).String()) // no answer has it
+	return p
+}
+
 // metrics returns the metrics of the log; those of copies are absent with one copy.
 func (l *sessionLog) metrics() []telemetry.Metric {
+	of := telemetry.NewGroup("dnp.session.log.", func() [2]fence.Counts { return [...]fence.Counts{l.appends.Counts(), l.reads.Counts()} })
 	all := []telemetry.Metric{
-		telemetry.CounterBy("dnp.session.log.appends", "{write}", "Writes to session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { l.appends.Counts().Each(observe) }),
-		telemetry.CounterBy("dnp.session.log.reads", "{read}", "Reads of session logs, by answer of the store.", "answer",
-			func(observe func(string, uint64)) { l.reads.Counts().Each(observe) }),
+		of.CounterBy("appends", "{write}", "Writes to session logs, by answer of the store.", "answer", answers(&of.All[0])),
+		of.CounterBy("reads", "{read}", "Reads of session logs, by answer of the store.", "answer", answers(&of.All[1])),
 		telemetry.Counter("dnp.session.log.io", "By", "Bytes of writes to session logs.", l.bytes.Load),
 	}
 	if l.quorum == nil {

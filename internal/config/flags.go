@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -66,18 +67,10 @@ type NATS struct {
 // Problems lists what is wrong with n.
 func (n *NATS) Problems() (list Problems) {
 	list.natsURLs("--nats-url", n.NATSURL)
-	if n.NATSCreds != "" && n.NATSNKey != "" {
-		list.Add("--nats-nkey", "conflicts with --nats-creds")
-	}
-	if n.NATSUser != "" && n.NATSCreds+n.NATSNKey != "" {
-		list.Add("--nats-user", "conflicts with --nats-creds and --nats-nkey")
-	}
-	if n.NATSUser == "" && n.NATSPassword != "" {
-		list.Add("--nats-password", "needs --nats-user")
-	}
-	if (n.NATSCert == "") != (n.NATSKey == "") {
-		list.Add("--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
-	}
+	list.AddIf(n.NATSCreds != "" && n.NATSNKey != "", "--nats-nkey", "conflicts with --nats-creds")
+	list.AddIf(n.NATSUser != "" && n.NATSCreds+n.NATSNKey != "", "--nats-user", "conflicts with --nats-creds and --nats-nkey")
+	list.AddIf(n.NATSUser == "" && n.NATSPassword != "", "--nats-password", "needs --nats-user")
+	list.AddIf((n.NATSCert == "") != (n.NATSKey == ""), "--nats-cert", "needs --nats-key, and --nats-key needs --nats-cert")
 	return list
 }
 
@@ -116,9 +109,7 @@ func (g *Gossip) Problems() (list Problems) {
 	list.advertise("--gossip-advertise", g.GossipAdvertise)
 	list.join("--gossip-join", g.GossipJoin)
 	list.readable("--gossip-key-file", g.GossipKeyFile)
-	if g.GossipKeyFile == "" && !onLoopback(g.GossipBind) {
-		list.Add("--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
-	}
+	list.AddIf(g.GossipKeyFile == "" && !onLoopback(g.GossipBind), "--gossip-key-file", "needed unless --gossip-bind is on loopback; without it, whoever reaches the port can join")
 	return list
 }
 
@@ -169,16 +160,12 @@ type Dev struct {
 
 // Problems lists what is wrong with d.
 func (d *Dev) Problems() (list Problems) {
-	if d.Edges > 1 && runtime.GOOS != "linux" {
-		list.Add("--edges", "more than one needs Linux, which lets processes share a port")
-	}
+	list.AddIf(d.Edges > 1 && runtime.GOOS != "linux", "--edges", "more than one needs Linux, which lets processes share a port")
 	if d.Console == "" {
 		return nil
 	}
 	list.hostPort("--console", d.Console)
-	if len(list) == 0 && !onLoopback(d.Console) {
-		list.Add("--console", "want an address of this machine, such as 127.0.0.1:8415; `dnpctl console --listen` takes others, with a token")
-	}
+	list.AddIf(len(list) == 0 && !onLoopback(d.Console), "--console", "want an address of this machine, such as 127.0.0.1:8415; `dnpctl console --listen` takes others, with a token")
 	return list
 }
 
@@ -210,12 +197,8 @@ type Edge struct {
 // Problems lists what is wrong with e.
 func (e *Edge) Problems() (list Problems) {
 	list.listeners("--listen", e.Listen)
-	switch {
-	case e.Auth == "token" && e.TokenKeys == "":
-		list.Add("--auth", "token needs --token-keys")
-	case (e.Auth == "open" || e.Auth == "callout") && e.TokenKeys != "":
-		list.Add("--token-keys", "needs --auth token")
-	}
+	list.AddIf(e.Auth == "token" && e.TokenKeys == "", "--auth", "token needs --token-keys")
+	list.AddIf((e.Auth == "open" || e.Auth == "callout") && e.TokenKeys != "", "--token-keys", "needs --auth token")
 	return list
 }
 
@@ -231,18 +214,12 @@ type Sessions struct {
 
 // Problems lists what is wrong with s.
 func (s *Sessions) Problems() (list Problems) {
-	if s.SessionReplicas == 2 {
-		list.Add("--session-replicas", "want 1 or 3, got 2")
-	}
+	list.AddIf(s.SessionReplicas == 2, "--session-replicas", "want 1 or 3, got 2")
 	if s.Redis == "" {
 		return list
 	}
-	if text := redisProblem(s.RedisURLs()); text != "" {
-		list.Add("--redis", "%s", text)
-	}
-	if s.SessionDurability != "log" {
-		list.Add("--redis", "needs --session-durability log")
-	}
+	list.AddErr("--redis", redisProblem(s.RedisURLs()))
+	list.AddIf(s.SessionDurability != "log", "--redis", "needs --session-durability log")
 	return list
 }
 
@@ -261,22 +238,22 @@ const redisServersMax = 2
 var redisPath = regexp.MustCompile(`^/?\d{0,9}$`)
 
 // redisProblem says what is wrong with the URLs of Redis servers, without the text, which may have a password.
-func redisProblem(urls []string) string {
+func redisProblem(urls []string) error {
 	hosts := make(map[string]bool)
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Hostname() == "" || !redisPath.MatchString(u.Path) {
-			return "want redis://[user:password@]host:port[/db], or rediss:// for TLS, and a comma between two of them; in a password, a comma is %2C"
+			return errors.New("want redis://[user:password@]host:port[/db], or rediss:// for TLS, and a comma between two of them; in a password, a comma is %2C")
 		}
 		hosts[net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))] = true
 	}
 	switch {
 	case len(urls) > redisServersMax:
-		return "want at most two servers"
+		return errors.New("want at most two servers")
 	case len(hosts) < len(urls):
-		return "want two different servers"
+		return errors.New("want two different servers")
 	}
-	return ""
+	return nil
 }
 
 // Forward are the flags about datagrams of clients that other edges serve.

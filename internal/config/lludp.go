@@ -5,7 +5,7 @@ import "net/netip"
 // LLUDP are the flags about viewers of Second Life and OpenSimulator. A command that embeds it sets the default address, as
 // `set:"lludp=127.0.0.1:9000"`.
 type LLUDP struct {
-	LLUDP       string `name:"lludp" default:"${lludp}" placeholder:"[ADDRESS]:PORT" help:"UDP address on which to accept viewers of Second Life and OpenSimulator; empty = none. They log in at --websocket, with http://ADDRESS:PORT/lludp/login as the login address; with --auth open, viewers of this machine need no login."`
+	LLUDP       string `name:"lludp" default:"${lludp}" want:"bind" placeholder:"[ADDRESS]:PORT" help:"UDP address on which to accept viewers of Second Life and OpenSimulator; empty = none. They log in at --websocket, with http://ADDRESS:PORT/lludp/login as the login address; with --auth open, viewers of this machine need no login."`
 	LLUDPRegion string `name:"lludp-region" default:"dnprelay" placeholder:"NAME" help:"Name of the region that viewers see (default dnprelay)."`
 	LLUDPPublic string `name:"lludp-public" placeholder:"ADDRESS:PORT" help:"IPv4 address and UDP port that viewers are told at login, where those of --lludp are not the ones by which they reach it."`
 }
@@ -15,15 +15,9 @@ const regionMax = 63
 
 // Problems lists what is wrong with l.
 func (l *LLUDP) Problems() (list Problems) {
-	if l.LLUDP != "" {
-		list.bind("--lludp", l.LLUDP)
-	}
-	if n := len(l.LLUDPRegion); n == 0 || n > regionMax {
-		list.Add("--lludp-region", "want 1 to %d bytes", regionMax)
-	}
-	if l.LLUDPPublic != "" && !l.Public().IsValid() {
-		list.Add("--lludp-public", "want an IPv4 address and a port such as 192.0.2.1:9000, got %q", l.LLUDPPublic)
-	}
+	n := len(l.LLUDPRegion)
+	list.AddIf(n == 0 || n > regionMax, "--lludp-region", "want 1 to %d bytes", regionMax)
+	list.AddIf(l.LLUDPPublic != "" && !l.Public().IsValid(), "--lludp-public", "want an IPv4 address and a port such as 192.0.2.1:9000, got %q", l.LLUDPPublic)
 	return list
 }
 

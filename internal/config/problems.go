@@ -26,6 +26,16 @@ func (p *Problems) Add(flag, format string, args ...any) {
 	p.addLine(flag + ": " + fmt.Sprintf(format, args...))
 }
 
+// AddIf adds a problem if there is one.
+func (p *Problems) AddIf(bad bool, flag, format string, args ...any) {
+	if bad {
+		p.Add(flag, format, args...)
+	}
+}
+
+// AddErr adds an error of a flag; nil is none.
+func (p *Problems) AddErr(flag string, err error) { p.AddIf(err != nil, flag, "%v", err) }
+
 func (p *Problems) addLine(line string) {
 	if !slices.Contains(*p, line) {
 		*p = append(*p, line)
@@ -41,27 +51,23 @@ func (p *Problems) addLine(line string) {
 //	>0        a duration above 0
 //	file      a file that can be read, or none
 //	address   ADDRESS:PORT
+//	bind      [ADDRESS]:PORT with an IP address of this machine, or none
 //	token, key, subject or node, as forms has them
 func (p *Problems) want(flag, want string, got any) {
 	low, high, _ := strings.Cut(want, "..")
 	if want == "0.." {
-		if reflect.ValueOf(got).Int() < 0 {
-			p.Add(flag, "want 0 or more, got %v", got)
-		}
+		p.AddIf(reflect.ValueOf(got).Int() < 0, flag, "want 0 or more, got %v", got)
 		return
 	}
 	switch got := got.(type) {
 	case string:
 		p.wantText(flag, want, got)
 	case int:
-		if l, h := must(strconv.Atoi(low)), must(strconv.Atoi(high)); got < l || got > h {
-			p.Add(flag, "want %d to %d, got %d", l, h, got)
-		}
+		l, h := must(strconv.Atoi(low)), must(strconv.Atoi(high))
+		p.AddIf(got < l || got > h, flag, "want %d to %d, got %d", l, h, got)
 	case float64:
 		l, h := must(parseFloat(low)), must(parseFloat(high))
-		if !(got >= l && got <= h) { // NaN is a problem, too
-			p.Add(flag, "want %s to %s per second, got %v", low, high, got)
-		}
+		p.AddIf(!(got >= l && got <= h), flag, "want %s to %s per second, got %v", low, high, got) // NaN is a problem, too
 	case time.Duration:
 		if want == ">0" && got <= 0 {
 			p.Add(flag, "want more than 0, got %v", got)
@@ -96,6 +102,10 @@ func (p *Problems) wantText(flag, want, got string) {
 		p.readable(flag, got)
 	case want == "address":
 		p.hostPort(flag, got)
+	case want == "bind":
+		if got != "" {
+			p.bind(flag, got)
+		}
 	case named && !form.valid(got):
 		p.Add(flag, "want %s, got %q", form.text, got)
 	case !named && !slices.Contains(words, got):
@@ -112,9 +122,8 @@ func must[T any](bound T, err error) T {
 }
 
 func (p *Problems) hostPort(flag, got string) {
-	if _, _, err := splitPort(got); err != nil {
-		p.Add(flag, "want ADDRESS:PORT, got %q", got)
-	}
+	_, _, err := splitPort(got)
+	p.AddIf(err != nil, flag, "want ADDRESS:PORT, got %q", got)
 }
 
 // splitPort splits HOST:PORT. The host may be empty.
@@ -129,18 +138,14 @@ func splitPort(text string) (host string, port uint64, err error) {
 func (p *Problems) natsURLs(flag, got string) {
 	for i, text := range strings.Split(got, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
-		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			p.Add(flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // without the text, which may have a password
-		}
+		p.AddIf(err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme),
+			flag, "want nats://HOST:PORT (or tls, ws, wss), address %d is none", i+1) // without the text, which may have a password
 	}
 }
 
 func (p *Problems) readable(flag, file string) {
-	if file == "" {
-		return
-	}
-	if err := openable(file); err != nil {
-		p.Add(flag, "%v", err)
+	if file != "" {
+		p.AddErr(flag, openable(file))
 	}
 }
 
@@ -160,11 +165,8 @@ func openable(file string) error {
 // Content adds what check finds in the file of a flag. A flag without a file has no problem, and a file that
 // cannot be opened is another one.
 func (p *Problems) Content(flag, file string, check func(file string) error) {
-	if file == "" || openable(file) != nil {
-		return
-	}
-	if err := check(file); err != nil {
-		p.Add(flag, "%v", err)
+	if file != "" && openable(file) == nil {
+		p.AddErr(flag, check(file))
 	}
 }
 
@@ -177,14 +179,10 @@ func DefaultNode() string {
 
 // listeners finds listeners with the same address.
 func (p *Problems) listeners(flag string, list []Listener) {
-	if len(list) == 0 {
-		p.Add(flag, "want at least one")
-	}
+	p.AddIf(len(list) == 0, flag, "want at least one")
 	for i, l := range list {
 		for _, m := range list[:i] {
-			if l.Addr == m.Addr && l.Addr.Port() != 0 {
-				p.Add(flag, "%v and %v are the same address", m, l)
-			}
+			p.AddIf(l.Addr == m.Addr && l.Addr.Port() != 0, flag, "%v and %v are the same address", m, l)
 		}
 	}
 }
@@ -205,9 +203,7 @@ func (p *Problems) bind(flag, got string) {
 	if err == nil && host != "" && host != "localhost" {
 		_, err = netip.ParseAddr(host)
 	}
-	if err != nil {
-		p.Add(flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
-	}
+	p.AddIf(err != nil, flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
 }
 
 func (p *Problems) advertise(flag, got string) {
@@ -220,22 +216,16 @@ func (p *Problems) advertise(flag, got string) {
 		both, err = netip.ParseAddrPort(got)
 		addr = both.Addr()
 	}
-	if err != nil || addr.IsUnspecified() || addr.Zone() != "" {
-		p.Add(flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
-	}
+	p.AddIf(err != nil || addr.IsUnspecified() || addr.Zone() != "", flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
 }
 
 // joinMax is how many nodes --gossip-join may name; these name the others.
 const joinMax = 64
 
 func (p *Problems) join(flag string, names []string) {
-	if len(names) > joinMax {
-		p.Add(flag, "want at most %d, got %d", joinMax, len(names))
-	}
+	p.AddIf(len(names) > joinMax, flag, "want at most %d, got %d", joinMax, len(names))
 	for _, name := range names {
-		if !joinable(name) {
-			p.Add(flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
-		}
+		p.AddIf(!joinable(name), flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
 	}
 }
 

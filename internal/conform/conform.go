@@ -44,9 +44,6 @@ type Result struct {
 	Note string // why the step was not tried; empty if it was
 }
 
-// Passed reports whether the client keeps the rule.
-func (r Result) Passed() bool { return r.Err == nil && r.Note == "" }
-
 // String returns the line of a report.
 func (r Result) String() string {
 	switch {
@@ -127,14 +124,4 @@ func (p *peer) try(s step) (err error) {
 		return errors.New(p.faults[0])
 	}
 	return nil
-}
-
-// Failed returns how many steps failed.
-func Failed(results []Result) (n int) {
-	for _, r := range results {
-		if r.Err != nil {
-			n++
-		}
-	}
-	return n
 }

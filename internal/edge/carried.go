@@ -171,11 +171,21 @@ func (w *Worker) takeArrivals(now time.Time) {
 		return
 	}
 	w.arrivals.Take(func(a arrival) {
-		if !a.conn.Ended() {
+		if w.counts(&a) {
 			w.Deliver(now, "", 0, a.conn.Addr(), a.data)
 		}
 		a.conn.Taken(len(a.data))
 	})
+}
+
+// counts reports whether to deliver a datagram. A client may close its connection behind the last of them, which the worker learns sooner. But
+// nothing begins on a connection that has ended, and a newer one has all that matters: the client repeats on it what was not acknowledged.
+func (w *Worker) counts(a *arrival) bool {
+	if !a.conn.Ended() {
+		return true
+	}
+	_, ok := w.ep.Conn(a.conn.Addr())
+	return ok && w.node.hub.Conn(a.conn.Addr()) == nil
 }
 
 // handleCarried ends the connection of a carried client with its session, and follows its way.

@@ -10,7 +10,15 @@ func (e *Edge) carriedMetrics(workers *telemetry.Cache[Stats]) []telemetry.Metri
 	if e.hub == nil {
 		return nil
 	}
-	of := telemetry.Group[carrier.Counts]{Prefix: "dnp.carrier.", Read: e.hub.Stats}
+	type counts struct {
+		carrier.Counts
+		impostors, arrivalsLost uint64
+	}
+	of := telemetry.NewGroup("dnp.carrier.", func() counts {
+		s := workers.Get()
+		return counts{e.hub.Stats(), s.Impostors, s.ArrivalsLost}
+	})
+	c := &of.All
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.carrier.connections", "{connection}", "Connections of carried clients, which do not speak UDP with the edge.", "kind", func(observe func(string, float64)) {
 			s := e.hub.Stats()
@@ -18,25 +26,15 @@ func (e *Edge) carriedMetrics(workers *telemetry.Cache[Stats]) []telemetry.Metri
 				observe(k.String(), float64(s.Conns[k]))
 			}
 		}),
-		telemetry.Gauge("dnp.carrier.connections.max", "{connection}", "Connections of carried clients that this edge may have.", func() float64 { return float64(e.cfg.Carriers.ConnsMax) }),
-		of.Counter("opened", "{connection}", "Connections that carried clients (by WebSocket, WebTransport or an adapter) made.", func(c *carrier.Counts) uint64 { return c.Opened }),
-		of.Counter("resumed", "{connection}", "Connections of carried clients with the token of an earlier one, at this edge or another.", func(c *carrier.Counts) uint64 { return c.Resumed }),
+		of.Gauge("connections.max", "{connection}", "Connections of carried clients that this edge may have.", &e.cfg.Carriers.ConnsMax),
+		of.Counter("opened", "{connection}", "Connections that carried clients (by WebSocket, WebTransport or an adapter) made.", &c.Opened),
+		of.Counter("resumed", "{connection}", "Connections of carried clients with the token of an earlier one, at this edge or another.", &c.Resumed),
 		of.CounterBy("closes", "{connection}", "Connections of carried clients (by WebSocket, WebTransport or an adapter) that ended, by reason; lost = the client or the network ended it.", "reason",
-			func(c *carrier.Counts, observe func(string, uint64)) {
-				telemetry.Named[carrier.Reason](observe, c.Ended[:])
-			}),
-		of.CounterBy("refusals", "{connection}", "Connections of carried clients that were refused, by reason.", "reason",
-			func(c *carrier.Counts, observe func(string, uint64)) {
-				telemetry.Named[carrier.Reason](observe, c.Refused[:])
-			}),
-		of.Counter("handshakes.displaced", "{connection}", "Connections without a request that were closed because there were too many.", func(c *carrier.Counts) uint64 { return c.Displaced }),
-		of.Counter("waits", "{connection}", "Times that a carried client took nothing for a while, so that its values waited.", func(c *carrier.Counts) uint64 { return c.Full }),
-		telemetry.CounterBy("dnp.carrier.drops", "{datagram}", "Datagrams of carried clients that were dropped, by reason; forged = by UDP in the name of such a client.", "reason",
-			func(observe func(string, uint64)) {
-				s := workers.Get()
-				observe("forged", s.Impostors)
-				observe("inbox", s.ArrivalsLost)
-				observe("out", e.hub.Stats().OutLost)
-			}),
+			telemetry.Named[carrier.Reason](c.Ended[:])),
+		of.CounterBy("refusals", "{connection}", "Connections of carried clients that were refused, by reason.", "reason", telemetry.Named[carrier.Reason](c.Refused[:])),
+		of.Counter("handshakes.displaced", "{connection}", "Connections without a request that were closed because there were too many.", &c.Displaced),
+		of.Counter("waits", "{connection}", "Times that a carried client took nothing for a while, so that its values waited.", &c.Full),
+		of.CounterBy("drops", "{datagram}", "Datagrams of carried clients that were dropped, by reason; forged = by UDP in the name of such a client.", "reason",
+			telemetry.Parts{"forged": &c.impostors, "inbox": &c.arrivalsLost, "out": &c.OutLost}),
 	}
 }

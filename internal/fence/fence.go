@@ -39,10 +39,3 @@ func (v Verdict) String() string {
 
 // Counts are numbers of answers by their verdicts.
 type Counts [TooLarge + 1]uint64
-
-// Each calls f with the name of each verdict and its number.
-func (c Counts) Each(f func(name string, n uint64)) {
-	for v := OK; v <= TooLarge; v++ {
-		f(v.String(), c[v])
-	}
-}

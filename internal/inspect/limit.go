@@ -19,16 +19,8 @@ type Limiter struct {
 	Counts        LimiterCounts
 }
 
-// LimiterCounts are the requests so far.
+// LimiterCounts are the requests so far. A malformed one counts as answered, too.
 type LimiterCounts struct{ Answered, Busy, Dropped, Malformed uint64 }
-
-// Each observes the requests by outcome. A malformed one counts as answered, too.
-func (c *LimiterCounts) Each(observe func(outcome string, requests uint64)) {
-	observe("answered", c.Answered)
-	observe("busy", c.Busy)
-	observe("dropped", c.Dropped)
-	observe("malformed", c.Malformed)
-}
 
 // A Verdict is what becomes of a request.
 type Verdict uint8

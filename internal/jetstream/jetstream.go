@@ -27,22 +27,15 @@ import (
 // Headers of JetStream that the client library has no names for. Atomic batches: NATS
 // architecture decision 50.
 const (
-	HeaderExpect        = "Nats-Expected-Last-Subject-Sequence"
-	HeaderExpectSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
-	HeaderRollup        = "Nats-Rollup"
-	HeaderTTL           = "Nats-TTL"
-	HeaderBatchID       = "Nats-Batch-Id"
-	HeaderBatchSeq      = "Nats-Batch-Sequence"
-	HeaderBatchCommit   = "Nats-Batch-Commit"
+	HeaderBatchID     = "Nats-Batch-Id"
+	HeaderBatchSeq    = "Nats-Batch-Sequence"
+	HeaderBatchCommit = "Nats-Batch-Commit"
 )
 
-// Error codes of JetStream; server/errors.json of nats-server has them all.
+// Error codes of JetStream that the client library has no names for; server/errors.json of nats-server has them all.
 const (
-	CodeNotFound        = 10037 // no such message
 	codeNoServer        = 10005 // no server can take the stream
 	codeAlone           = 10074 // a server that has no cluster makes no replicas
-	codeStale           = 10071 // wrong last sequence: <it>
-	codeBusy            = 10164 // wrong last sequence, because another such write is under way
 	codeBatchIncomplete = 10176 // parts of the batch did not arrive
 	codeBatches         = 10210 // too many batches are under way
 	codeBatchesOld      = 10211
@@ -62,9 +55,9 @@ var (
 // Expect makes the store refuse m unless the last message of subject, or of m's own subject
 // if that is empty, has the sequence seq; 0 stands for a subject without messages. It returns m.
 func Expect(m *nats.Msg, subject string, seq uint64) *nats.Msg {
-	m.Header.Set(HeaderExpect, strconv.FormatUint(seq, 10))
+	m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(seq, 10))
 	if subject != "" {
-		m.Header.Set(HeaderExpectSubject, subject)
+		m.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, subject)
 	}
 	return m
 }
@@ -99,7 +92,7 @@ type Ack struct {
 	Stream    string
 	Seq       uint64
 	Duplicate bool
-	Code      int // of an error; 0 for none
+	Code      natsjs.ErrorCode // 0 for no error
 	Text      string
 }
 
@@ -115,7 +108,7 @@ func ParseAck(data []byte) (a Ack, ok bool) {
 		return Ack{}, false
 	}
 	if e := ack.Error; e != nil {
-		return Ack{Code: int(e.ErrorCode), Text: e.Description}, e.ErrorCode != 0
+		return Ack{Code: e.ErrorCode, Text: e.Description}, e.ErrorCode != 0
 	}
 	return Ack{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}, ack.Stream != ""
 }
@@ -133,9 +126,9 @@ func Judge(m *nats.Msg, err error, other fence.Verdict) (fence.Verdict, Ack) {
 	switch a.Code {
 	case 0:
 		return fence.OK, a
-	case codeStale:
+	case natsjs.JSErrCodeStreamWrongLastSequence:
 		return fence.Stale, a
-	case codeBusy:
+	case natsjs.JSErrCodeStreamWrongLastSequenceConstant: // another such write is under way
 		return fence.Busy, a
 	case codeBatchIncomplete, codeBatches, codeBatchesOld:
 		return fence.Unreachable, a

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 	"github.com/dnprelay/dnprelay/internal/edge/webtransport"
 )
 
-// carriers are the ways of clients to an edge.
-var carriers = []string{"udp", "ws", "wt"}
+// edges counts them.
+var edges atomic.Int64
 
 // A door is an edge that has all carriers.
 type door struct {
@@ -31,13 +32,13 @@ type door struct {
 	hash  string            // of the certificate
 }
 
-// open runs another edge, for clients that join the space.
+// open runs an edge, for clients that join the space.
 func (w *world) open(space string) *door {
 	w.Helper()
 	bus := w.bus()
 	w.Cleanup(bus.Close)
 	e, err := edge.New(edge.Config{
-		Node: "edge-" + space, Listeners: []edge.Listener{{Addr: netip.MustParseAddrPort("127.0.0.1:0")}}, Workers: 1, OpenSpace: space, Bus: bus,
+		Node: fmt.Sprint("edge-", edges.Add(1)), Listeners: []edge.Listener{{Addr: netip.MustParseAddrPort("127.0.0.1:0")}}, Workers: 1, OpenSpace: space, Bus: bus,
 		Carriers: &edge.Carriers{Secret: []byte("secret of the test")}, Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
@@ -60,25 +61,122 @@ func (w *world) open(space string) *door {
 	return d
 }
 
-// by returns the URL of a carrier behind a path.
-func (d *door) by(t testing.TB, carrier string, c cond) string {
+// by returns a path to the edge.
+func (d *door) by(t testing.TB, y way) *path {
 	t.Helper()
-	if carrier == "ws" {
-		return "ws://" + stream(t, d.addrs[carrier], c)
+	p := &path{rng: rand.New(rand.NewPCG(*seed, 1))}
+	addr := ""
+	if y.carrier == "ws" {
+		addr = p.stream(t, d.addrs[y.carrier], y.cond)
+	} else {
+		addr = p.datagrams(t, d.addrs[y.carrier], y.cond)
 	}
-	return carrier + strings.TrimPrefix(proxy(t, "udp://"+d.addrs[carrier], c).url, "udp")
+	p.url = y.carrier + "://" + addr
+	if y.carrier == "wt" {
+		p.cfg.CertificateHashes = []string{d.hash}
+	}
+	return p
 }
 
-// config has the certificate of the edge.
-func (d *door) config(url string) (cfg client.Config) {
-	if strings.HasPrefix(url, "wt") {
-		cfg.CertificateHashes = []string{d.hash}
-	}
-	return cfg
+// A path is a proxy between clients and an edge.
+type path struct {
+	url string        // for clients
+	cfg client.Config // has the certificate of the edge
+	cut atomic.Bool
+
+	mu   sync.Mutex // datagrams go both ways
+	rng  *rand.Rand
+	live []net.Conn // of TCP
 }
 
-// stream is proxy for TCP, whose end is an address: what is lost comes after a retransmission, and what is behind it, too.
-func stream(t testing.TB, to string, c cond) string {
+// end ends all connections over the path.
+func (p *path) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.live {
+		c.Close()
+	}
+	p.live = nil
+}
+
+// datagrams carries those of any number of clients to an address until the test ends.
+func (p *path) datagrams(t testing.TB, to string, c cond) (addr string) {
+	t.Helper()
+	l, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { p.serve(l, to, c, &running) })
+	t.Cleanup(func() { l.Close(); running.Wait() })
+	return l.LocalAddr().String()
+}
+
+func (p *path) serve(l *net.UDPConn, edge string, c cond, running *sync.WaitGroup) {
+	ups := map[string]net.Conn{}
+	defer func() {
+		for _, up := range ups {
+			up.Close()
+		}
+	}()
+	b := make([]byte, 65536)
+	for {
+		n, from, err := l.ReadFromUDP(b)
+		if err != nil {
+			return
+		}
+		up := ups[from.String()]
+		if up == nil {
+			if up, err = net.Dial("udp", edge); err != nil {
+				return
+			}
+			ups[from.String()] = up
+			running.Go(func() {
+				b := make([]byte, 65536)
+				for {
+					n, err := up.Read(b)
+					switch {
+					case errors.Is(err, net.ErrClosed):
+						return
+					case err == nil: // an error says that no edge listens there at the moment
+						p.carry(b[:n], c, func(q []byte) { _, _ = l.WriteToUDP(q, from) })
+					}
+				}
+			})
+		}
+		p.carry(b[:n], c, func(q []byte) { _, _ = up.Write(q) })
+	}
+}
+
+// carry brings a datagram to its end, or not, or twice.
+func (p *path) carry(b []byte, c cond, end func([]byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, again := 1, false; n > 0; n, again = n-1, true {
+		if p.cut.Load() || p.rng.Float64() < c.loss {
+			continue
+		}
+		if p.rng.Float64() < c.double {
+			n++
+		}
+		d := c.base
+		if again && p.rng.IntN(4) == 0 {
+			d += c.late
+		}
+		if c.jitter > 0 {
+			d += time.Duration(p.rng.Int64N(int64(2*c.jitter))) - c.jitter
+		}
+		q := append([]byte(nil), b...)
+		if d <= 0 {
+			end(q)
+		} else {
+			time.AfterFunc(d, func() { end(q) })
+		}
+	}
+}
+
+// stream carries TCP, as datagrams does: what is lost comes after a retransmission, and what is behind it, too.
+func (p *path) stream(t testing.TB, to string, c cond) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,12 +195,15 @@ func stream(t testing.TB, to string, c cond) string {
 				down.Close()
 				continue
 			}
+			p.mu.Lock()
+			p.live = append(p.live, down)
+			p.mu.Unlock()
 			end := context.AfterFunc(ctx, func() { down.Close(); up.Close() })
 			rng := rand.New(rand.NewPCG(*seed, 3))
 			back := rand.New(rand.NewPCG(*seed, 4))
 			var both sync.WaitGroup
-			both.Go(func() { pipe(up, down, c, rng) })
-			both.Go(func() { pipe(down, up, c, back) })
+			both.Go(func() { p.pipe(up, down, c, rng) })
+			both.Go(func() { p.pipe(down, up, c, back) })
 			running.Go(func() { both.Wait(); end(); down.Close(); up.Close() })
 		}
 	})
@@ -111,7 +212,7 @@ func stream(t testing.TB, to string, c cond) string {
 }
 
 // pipe carries bytes in one direction, in order.
-func pipe(to, from net.Conn, c cond, rng *rand.Rand) {
+func (p *path) pipe(to, from net.Conn, c cond, rng *rand.Rand) {
 	type segment struct {
 		b   []byte
 		due time.Time
@@ -139,6 +240,9 @@ func pipe(to, from net.Conn, c cond, rng *rand.Rand) {
 	}()
 	for s := range segments {
 		time.Sleep(time.Until(s.due))
+		if p.cut.Load() {
+			continue
+		}
 		if _, err := to.Write(s.b); err != nil {
 			from.Close()
 			break

@@ -1,15 +1,13 @@
 package promises
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +20,6 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnprelaytest"
-	"github.com/dnprelay/dnprelay/internal/edge"
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/internal/relay"
@@ -44,114 +41,18 @@ var (
 // tries returns how often a test tries, of which the short form tries n.
 func tries(n int) int { return n * *times }
 
-// A cond is what a path does to datagrams, in each direction.
-type cond struct {
-	base, jitter time.Duration
-	loss, double float64
-
-	// late is when one of four doubles arrives, which is long after its twin.
-	late time.Duration
-}
-
-func (c cond) String() string {
-	return fmt.Sprintf("%v±%v,loss%v,double%v", c.base, c.jitter, c.loss, c.double)
-}
-
-// conds are c0 to c3: a machine, an ordinary path without loss, a long one with some, a bad one.
-var conds = []cond{{}, {30e6, 10e6, 0, 0, 0}, {100e6, 15e6, 0.05, 0.05, 0}, {30e6, 10e6, 0.2, 0.1, 0}}
-
-// A path is a proxy between clients and an edge.
-type path struct {
-	url string // for clients
-	cut atomic.Bool
-
-	mu  sync.Mutex // datagrams go both ways
-	rng *rand.Rand
-}
-
-// proxy carries datagrams of any number of clients to a URL until the test ends.
-func proxy(t testing.TB, to string, c cond) *path {
-	t.Helper()
-	l, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &path{url: "udp://" + l.LocalAddr().String(), rng: rand.New(rand.NewPCG(*seed, 1))}
-	var running sync.WaitGroup
-	running.Go(func() { p.serve(l, strings.TrimPrefix(to, "udp://"), c, &running) })
-	t.Cleanup(func() { l.Close(); running.Wait() })
-	return p
-}
-
-func (p *path) serve(l *net.UDPConn, edge string, c cond, running *sync.WaitGroup) {
-	ups := map[string]net.Conn{}
-	defer func() {
-		for _, up := range ups {
-			up.Close()
-		}
-	}()
-	b := make([]byte, 65536)
-	for {
-		n, from, err := l.ReadFromUDP(b)
-		if err != nil {
-			return
-		}
-		up := ups[from.String()]
-		if up == nil {
-			if up, err = net.Dial("udp", edge); err != nil {
-				return
-			}
-			ups[from.String()] = up
-			running.Go(func() {
-				b := make([]byte, 65536)
-				for {
-					n, err := up.Read(b)
-					switch {
-					case errors.Is(err, net.ErrClosed):
-						return
-					case err == nil: // an error says that no edge listens there at the moment
-						p.carry(b[:n], c, func(q []byte) { _, _ = l.WriteToUDP(q, from) })
-					}
-				}
-			})
-		}
-		p.carry(b[:n], c, func(q []byte) { _, _ = up.Write(q) })
-	}
-}
-
-// carry brings a datagram to its end, or not, or twice.
-func (p *path) carry(b []byte, c cond, end func([]byte)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for n, again := 1, false; n > 0; n, again = n-1, true {
-		if p.cut.Load() || p.rng.Float64() < c.loss {
-			continue
-		}
-		if p.rng.Float64() < c.double {
-			n++
-		}
-		d := c.base
-		if again && p.rng.IntN(4) == 0 {
-			d += c.late
-		}
-		if c.jitter > 0 {
-			d += time.Duration(p.rng.Int64N(int64(2*c.jitter))) - c.jitter
-		}
-		q := append([]byte(nil), b...)
-		if d <= 0 {
-			end(q)
-		} else {
-			time.AfterFunc(d, func() { end(q) })
-		}
-	}
-}
-
 // A world is a deployment with the space demo, and a game server in it.
 type world struct {
 	*testing.T
 	ctx   context.Context
 	nats  string // URL
-	edge  string // URL
+	games string // URL of NATS for game servers, if that is another one
+	cut   func() // ends the connections of game servers, with startCut
+	way   way
+	doors []*door
+	paths []*path       // to the doors
+	next  *atomic.Int64 // counts the clients
+	ts    *tsProcess    // if clients are in TypeScript
 	p     *publisher.Publisher
 	space *publisher.Space
 	nc    *nats.Conn
@@ -163,16 +64,27 @@ type world struct {
 	refused []error // of ops, that nobody waited for
 }
 
-// start runs NATS, a relay that stores nothing and an edge.
+// start runs NATS and a relay that stores nothing.
 func start(t *testing.T) *world {
 	t.Helper()
 	srv := dnprelaytest.Start(t)
-	w := &world{T: t, nats: srv.NATS, edge: srv.Edge, kill: srv.StopRelay, serve: srv.StartRelay}
+	w := &world{T: t, nats: srv.NATS, kill: srv.StopRelay, serve: srv.StartRelay}
 	w.begin()
 	return w
 }
 
-// startStored runs NATS, a relay that stores its states and an edge. kill ends the relay as a crash does: it stores and hands over nothing.
+// startCut is start with connections of game servers that can be cut.
+func startCut(t *testing.T) *world {
+	t.Helper()
+	srv := dnprelaytest.Start(t)
+	p := &path{}
+	w := &world{T: t, nats: srv.NATS, kill: srv.StopRelay, serve: srv.StartRelay, cut: p.end}
+	w.games = "nats://" + p.stream(t, strings.TrimPrefix(srv.NATS, "nats://"), cond{})
+	w.begin()
+	return w
+}
+
+// startStored runs NATS and a relay that stores its states. kill ends the relay as a crash does: it stores and hands over nothing.
 // serve returns before the next relay holds the shards.
 func startStored(t *testing.T) *world {
 	t.Helper()
@@ -192,14 +104,6 @@ func startStored(t *testing.T) *world {
 	w.serve = func() { number++; crash = w.storing(fmt.Sprint("relay-", number)) }
 	t.Cleanup(func() { w.kill() })
 	w.serve()
-	bus := w.bus()
-	t.Cleanup(bus.Close)
-	e, err := edge.New(edge.Config{
-		Node: "edge", Listeners: []edge.Listener{{Addr: netip.MustParseAddrPort("127.0.0.1:0")}}, Workers: 1, OpenSpace: "demo", Bus: bus, Log: slog.New(slog.DiscardHandler),
-	})
-	w.must(err)
-	t.Cleanup(w.run(e.Run))
-	w.edge = "udp://" + e.Addrs()[0].String()
 	w.begin()
 	return w
 }
@@ -257,15 +161,29 @@ func (w *world) begin() {
 		}
 	})
 	var err error
-	w.nc, err = nats.Connect(w.nats)
+	w.nc, err = nats.Connect(cmp.Or(w.games, w.nats))
 	w.must(err)
 	w.Cleanup(w.nc.Close)
 	w.p, w.space = w.game()
 }
 
-// of is the world in a subtest, which must not end the relay.
+// tell says how often a promise was tried, and how often it was broken, which is an error.
+func (w *world) tell(tries, broken int, format string, args ...any) {
+	w.Helper()
+	w.Logf("%d tries, %d violations "+format, append([]any{tries, broken}, args...)...)
+	if broken > 0 {
+		w.Errorf("%d violations in %d tries, want none", broken, tries)
+	}
+}
+
+// of is the world in a subtest, which must not end the relay. The time of a subtest begins when it runs.
 func (w *world) of(t *testing.T) *world {
-	return &world{T: t, ctx: w.ctx, nats: w.nats, edge: w.edge, p: w.p, space: w.space, nc: w.nc, rng: w.rng}
+	ctx, cancel := context.WithTimeout(t.Context(), patience*time.Duration(*times))
+	t.Cleanup(cancel)
+	return &world{
+		T: t, ctx: ctx, nats: w.nats, games: w.games, way: w.way, doors: w.doors, paths: w.paths, next: w.next, ts: w.ts,
+		p: w.p, space: w.space, nc: w.nc, rng: w.rng,
+	}
 }
 
 func (w *world) must(err error) {
@@ -279,7 +197,7 @@ func (w *world) must(err error) {
 func (w *world) game() (*publisher.Publisher, *publisher.Space) {
 	w.Helper()
 	p, err := publisher.Connect(w.ctx, publisher.Config{
-		URL: w.nats, Log: slog.New(slog.DiscardHandler), Status: func(publisher.Status) {},
+		URL: cmp.Or(w.games, w.nats), Log: slog.New(slog.DiscardHandler), Status: func(publisher.Status) {},
 		Refused: func(_ string, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -293,18 +211,72 @@ func (w *world) game() (*publisher.Publisher, *publisher.Space) {
 	return p, s
 }
 
-// dial connects a client, and tries until the edge takes it.
-func (w *world) dial(url string, cfg client.Config) *client.Client {
+// reach runs edges, with paths to them.
+func (w *world) reach(y way) {
 	w.Helper()
+	w.way, w.next = y, &atomic.Int64{}
+	for range y.edges {
+		d := w.open("demo")
+		w.doors, w.paths = append(w.doors, d), append(w.paths, d.by(w, y))
+	}
+	if y.library == "ts" {
+		w.ts = startTypeScript(w)
+	}
+}
+
+// path is that of the next client.
+func (w *world) path() *path { return w.paths[int(w.next.Add(1))%len(w.paths)] }
+
+// dial connects a client over a path, and tries until the edge takes it.
+func (w *world) dial(p *path, e ears) player {
+	w.Helper()
+	c := w.connect(p, e)
+	if c == nil {
+		w.FailNow()
+	}
+	return c
+}
+
+// connect is dial for a goroutine that is not the one of the test: it returns nil if the time is over. The caller need not close the client.
+func (w *world) connect(p *path, e ears) (c player) {
 	for {
-		c, err := client.Dial(w.ctx, url, cfg)
+		var err error
+		if w.ts != nil {
+			c, err = w.ts.dial(w.ctx, p.url, e)
+		} else {
+			var cl *client.Client
+			cl, err = client.Dial(w.ctx, p.url, e.config(p.cfg))
+			c = goPlayer{cl}
+		}
 		if err == nil {
 			w.Cleanup(func() { _ = c.Close() })
 			return c
 		}
 		if w.ctx.Err() != nil {
-			w.Fatal(err)
+			w.Error(err)
+			return nil
 		}
+	}
+}
+
+// atOnce is how many clients of a test try something at the same time.
+const atOnce = 16
+
+// each tries something n times, at once.
+func (w *world) each(n int, try func(i int)) {
+	w.Helper()
+	var running sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	for i := range n {
+		room <- struct{}{}
+		running.Go(func() {
+			defer func() { <-room }()
+			try(i)
+		})
+	}
+	running.Wait()
+	if w.Failed() {
+		w.FailNow()
 	}
 }
 
@@ -395,15 +367,18 @@ type heard struct {
 }
 
 // has reports whether an event is among them that f wants.
-func (h *heard) has(f func(publisher.Event) bool) bool {
+func (h *heard) has(f func(publisher.Event) bool) bool { return h.count(f) > 0 }
+
+// count returns how many of them f wants.
+func (h *heard) count(f func(publisher.Event) bool) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ev := range h.list {
 		if f(ev) {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // events begins a loop over events, and returns when it hears them; each may be nil.
@@ -448,22 +423,4 @@ func (w *world) events(s *publisher.Space, f publisher.Filter, each func(publish
 // u32 puts a state with the value n.
 func u32(key string, n int, extra ...publisher.Value) publisher.Put {
 	return publisher.Put{Key: key, Describe: true, Values: append([]publisher.Value{{Name: "n", Type: publisher.Uint32, Value: n}}, extra...)}
-}
-
-// eachCond runs f in parallel with a deployment and a path of each condition. The short form has only those of numbers.
-func eachCond(t *testing.T, short []int, f func(w *world, c cond, p *path)) {
-	for i, c := range conds {
-		chosen := *times > 1
-		for _, k := range short {
-			chosen = chosen || k == i
-		}
-		if !chosen {
-			continue
-		}
-		t.Run(fmt.Sprint("c", i), func(t *testing.T) {
-			t.Parallel()
-			w := start(t)
-			f(w, c, proxy(t, w.edge, c))
-		})
-	}
 }

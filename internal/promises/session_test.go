@@ -2,9 +2,8 @@ package promises
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,16 +14,16 @@ import (
 // TestClosed: when a client closes, the edge tells game servers so, whatever the path loses or brings in another order; the
 // session does not last until a timeout.
 func TestClosed(t *testing.T) {
-	t.Parallel()
-	eachCond(t, []int{1}, func(w *world, _ cond, p *path) {
+	matrix{named: []string{"go,udp,c1,1"}}.run(t, func(w *world) {
 		h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined, publisher.KindLeft}}, nil)
 		w.publish(u32("k", 0))
-		for range tries(8) {
-			cl := w.dial(p.url, client.Config{})
+		n := tries(8)
+		w.each(n, func(int) {
+			cl := w.dial(w.path(), ears{})
 			_, err := cl.Await(w.ctx, "k")
 			w.must(err)
 			w.must(cl.Close())
-		}
+		})
 		w.eventually("every client leaves", func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -36,101 +35,133 @@ func TestClosed(t *testing.T) {
 					in--
 				}
 			}
-			return len(h.list) >= 2*tries(8) && in == 0
+			return len(h.list) >= 2*n && in == 0
 		})
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		broken := 0
 		for _, ev := range h.list {
 			if ev.Kind == publisher.KindLeft && ev.Reason != "peer" {
-				w.Errorf("%s left by %q, want peer", ev.Client, ev.Reason)
+				broken++
+				w.Logf("%s left by %q, want peer", ev.Client, ev.Reason)
 			}
 		}
+		w.tell(n, broken, "")
 	})
 }
 
 // TestKicked: a client learns that it was kicked.
 func TestKicked(t *testing.T) {
-	t.Parallel()
-	eachCond(t, []int{3}, func(w *world, _ cond, p *path) {
-		names := make(chan string, 1)
-		w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined}}, func(ev publisher.Event) { names <- ev.Client })
+	matrix{named: []string{"go,udp,c3,2"}}.run(t, func(w *world) {
 		w.publish(u32("k", 0))
-		for range tries(4) {
-			cl := w.dial(p.url, client.Config{})
+		n := tries(4)
+		var broken atomic.Int64
+		w.each(n, func(int) {
+			cl, name := w.named(w.path(), ears{})
 			_, err := cl.Await(w.ctx, "k")
 			w.must(err)
-			w.must(w.space.Kick(w.ctx, <-names))
-			begun := time.Now()
-			select {
-			case <-cl.Done():
-				if end, ok := errors.AsType[*client.EndError](cl.Err()); !ok || end.Reason != client.Peer {
-					w.Errorf("the client ends %v after the kick: %v, want that the edge ended it", time.Since(begun), cl.Err())
-				}
-			case <-w.ctx.Done():
-				w.Fatal("a client that was kicked does not know")
+			w.must(w.space.Kick(w.ctx, name))
+			if !w.kicked(cl) {
+				broken.Add(1)
 			}
-		}
+		})
+		w.tell(n, int(broken.Load()), "")
 	})
+}
+
+// TestKickedAtJoined: a kick when game servers hear joined is not too early.
+func TestKickedAtJoined(t *testing.T) {
+	matrix{named: []string{"go,ws,c1,2"}}.run(t, func(w *world) {
+		var refused atomic.Int64
+		w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined}}, func(ev publisher.Event) {
+			if err := w.space.Kick(w.ctx, ev.Client); err != nil {
+				refused.Add(1)
+				w.Logf("%s: %v", ev.Client, err)
+			}
+		})
+		n := tries(4)
+		var broken atomic.Int64
+		w.each(n, func(int) {
+			if cl := w.dial(w.path(), ears{}); !w.kicked(cl) {
+				broken.Add(1)
+			}
+		})
+		w.tell(n, int(broken.Load()+refused.Load()), "%d kicks refused", refused.Load())
+	})
+}
+
+// kicked waits until a client knows that the edge has ended its connection.
+func (w *world) kicked(cl player) bool {
+	begun := time.Now()
+	select {
+	case <-cl.Done():
+		if endedBy(cl) == client.Peer {
+			return true
+		}
+		w.Logf("the client ends %v after the kick: %v, want that the edge ended it", time.Since(begun), cl.Err())
+	case <-w.ctx.Done():
+		w.Log("a client that was kicked does not know")
+	}
+	return false
 }
 
 // TestFlushed: Flush returns nil only if the edge has acknowledged all, and Close only if nothing is missing.
 func TestFlushed(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindMessage}}, nil)
-	var running sync.WaitGroup
-	for i := range tries(4) {
-		p := proxy(t, w.edge, conds[1])
-		cl := w.dial(p.url, client.Config{})
-		said := fmt.Sprint("said ", i)
-		w.must(cl.Send([]byte(said)))
-		w.must(cl.Flush(w.ctx))
-		w.eventually("what is flushed arrives", func() bool {
-			return h.has(func(ev publisher.Event) bool { return string(ev.Message.Data) == said })
-		})
-		running.Go(func() {
+	matrix{named: []string{"go,udp,c1,1"}, goOnly: "other libraries have no Flush"}.run(t, func(w *world) {
+		h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindMessage}}, nil)
+		var broken atomic.Int64
+		wrong := func(what string) {
+			broken.Add(1)
+			w.Log(what)
+		}
+		n := tries(4)
+		w.each(n, func(i int) {
+			p := w.doors[i%len(w.doors)].by(w, w.way)
+			cl := w.dial(p, ears{}).(goPlayer)
+			said := fmt.Sprint("said ", i)
+			w.must(cl.Send([]byte(said)))
+			w.must(cl.Flush(w.ctx))
+			w.eventually("what is flushed arrives", func() bool {
+				return h.has(func(ev publisher.Event) bool { return string(ev.Message.Data) == said })
+			})
 			p.cut.Store(true)
-			if err := cl.Send([]byte("lost")); err != nil {
-				w.Error(err)
-			}
+			w.must(cl.Send([]byte("lost")))
 			flushed := make(chan error, 1)
 			go func() { flushed <- cl.Flush(context.Background()) }()
 			if i%2 == 0 { // else the path stays cut until the connection ends
 				if err := cl.Close(); err == nil {
-					w.Error("Close returns nil, but a message is missing")
+					wrong("Close returns nil, but a message is missing")
 				}
 			}
 			if err := <-flushed; err == nil {
-				w.Error("Flush returns nil, but nothing arrived")
+				wrong("Flush returns nil, but nothing arrived")
 			}
 			if cl.Undelivered() == 0 {
-				w.Error("Undelivered is 0, but nothing arrived")
+				wrong("Undelivered is 0, but nothing arrived")
 			}
 		})
-	}
-	running.Wait()
-	if h.has(func(ev publisher.Event) bool { return string(ev.Message.Data) == "lost" }) {
-		w.Error("a message arrived over a path that is cut")
-	}
+		if h.has(func(ev publisher.Event) bool { return string(ev.Message.Data) == "lost" }) {
+			wrong("a message arrived over a path that is cut")
+		}
+		w.tell(n, int(broken.Load()), "")
+	})
 }
 
 // TestUnlinked: a client without the right to see a place further than an interest with unlink allows gets neither the place nor
 // what is set with it or later.
 func TestUnlinked(t *testing.T) {
-	t.Parallel()
-	eachCond(t, []int{1}, func(w *world, _ cond, p *path) {
-		names := make(chan string, 1)
-		w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined}}, func(ev publisher.Event) { names <- ev.Client })
-		see := func(_ *client.Client, s *client.State) {
+	matrix{named: []string{"go,udp,c1,1"}}.run(t, func(w *world) {
+		var broken atomic.Int64
+		cl, me := w.named(w.path(), ears{see: func(s state, _ []int) {
 			if s.Value("n").Int() == 99 {
-				w.Errorf("%s: the client is shown the secret", s.Key())
+				broken.Add(1)
+				w.Logf("%s: the client is shown the secret", s.Key())
 			}
-		}
-		cl := w.dial(p.url, client.Config{Link: see, Change: func(cl *client.Client, s *client.State, _ []int) { see(cl, s) }})
-		me := <-names
+		}})
 		w.publish(publisher.Eye{Client: me, Points: [][]float64{{0, 0, 0}}})
 		far := [3]float32{5000, 0, 0}
-		for i := range tries(6) {
+		n := tries(6)
+		w.each(n, func(i int) {
 			key := fmt.Sprint("k", i)
 			put := u32(key, 1, publisher.Value{Name: "pos", Type: "vector3f32", Value: [3]float32{50, 0, 0}})
 			put.Interest = &publisher.Distance{At: "pos", Bands: []publisher.Band{{Within: 100}}, Unlink: true}
@@ -144,6 +175,7 @@ func TestUnlinked(t *testing.T) {
 				w.publish(publisher.Set{Key: key, Values: publisher.Values{"n": 99}})
 			}
 			w.must(cl.Until(w.ctx, func() bool { return cl.State(key) == nil }))
-		}
+		})
+		w.tell(n, int(broken.Load()), "")
 	})
 }

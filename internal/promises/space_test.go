@@ -18,23 +18,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestSpace has one deployment and an ordinary path for promises that need no faults. Each subtest has states and clients of its own.
+// TestSpace has one deployment for many promises. Each subtest has states and clients of its own.
 func TestSpace(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	p := proxy(t, w.edge, conds[1])
+	matrix{named: []string{"go,udp,c1,2"}}.run(t, space)
+}
+
+func space(w *world) {
 	for _, c := range []struct {
 		name string
-		test func(w *world, url string)
+		test func(w *world)
 	}{
 		{"ttl", (*world).ttl}, {"audience", (*world).changeAudience}, {"group", (*world).group}, {"put", (*world).putAgain}, {"reconnect", (*world).reconnect},
 		{"detail", (*world).detail}, {"command", (*world).commandRestart}, {"writers", (*world).writers}, {"own", (*world).ownEnds}, {"reserved", (*world).reserved},
 		{"large", (*world).large}, {"describe", (*world).describe}, {"bounds", (*world).bounds}, {"atomic", (*world).atomic}, {"as_of", (*world).asOf},
 		{"precision", (*world).precision}, {"detail_levels", (*world).lod}, {"token", (*world).token}, {"spaces", (*world).spaces},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		w.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(w.of(t), p.url)
+			c.test(w.of(t))
 		})
 	}
 }
@@ -42,7 +43,7 @@ func TestSpace(t *testing.T) {
 var hellos atomic.Int64
 
 // named dials, and returns the name of the client, too: who sent what it says.
-func (w *world) named(url string, cfg client.Config) (*client.Client, string) {
+func (w *world) named(p *path, e ears) (player, string) {
 	w.Helper()
 	name := make(chan string, 1)
 	said := fmt.Sprint("I am ", hellos.Add(1))
@@ -54,15 +55,17 @@ func (w *world) named(url string, cfg client.Config) (*client.Client, string) {
 	w.must(err)
 	defer func() { _ = sub.Unsubscribe() }()
 	w.must(w.nc.Flush())
-	c := w.dial(url, cfg)
+	c := w.dial(p, e)
 	w.must(c.Send([]byte(said)))
 	select {
 	case n := <-name:
 		return c, n
+	case <-c.Done():
+		w.Fatalf("the connection ends before the first message arrives: %v", c.Err())
 	case <-w.ctx.Done():
 		w.Fatal("no message of the client arrives")
-		return nil, ""
 	}
+	return nil, ""
 }
 
 // An answer is what a relay says to a publish or get.
@@ -114,10 +117,10 @@ type inbox struct {
 	list []string
 }
 
-func (b *inbox) take(_ *client.Client, m client.Message) {
+func (b *inbox) take(data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.list = append(b.list, string(m.Data))
+	b.list = append(b.list, string(data))
 }
 
 func (b *inbox) count(text string) (n int) {
@@ -133,10 +136,10 @@ func (b *inbox) count(text string) (n int) {
 
 // ttl: the holder removes a state when no publisher said anything about it for its time to live, with its links and farewell; each op begins the
 // time again.
-func (w *world) ttl(url string) {
+func (w *world) ttl() {
 	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindExpired}}, nil)
 	var in inbox
-	c := w.dial(url, client.Config{Message: in.take})
+	c := w.dial(w.path(), ears{message: in.take})
 	if a := w.ask("publish.demo", `{"op":"put","key":"ttl","ttl":"1s","farewell":"ttl is over","values":[{"type":"uint8","value":1}]}`); a.Error != nil {
 		w.Fatal(a.code())
 	}
@@ -171,16 +174,16 @@ func (w *world) ttl(url string) {
 }
 
 // changeAudience: a client that leaves the audience loses the link and gets nothing that is set later; one that enters it gets the state.
-func (w *world) changeAudience(url string) {
+func (w *world) changeAudience() {
 	var secret atomic.Bool
-	see := func(_ *client.Client, s *client.State) {
+	see := func(s state, _ []int) {
 		if s.Key() == "audience" && s.Value("n").Int() == 2 {
 			secret.Store(true)
 		}
 	}
 	var in inbox
-	a, nameA := w.named(url, client.Config{Message: in.take, Link: see, Change: func(c *client.Client, s *client.State, _ []int) { see(c, s) }})
-	b, nameB := w.named(url, client.Config{})
+	a, nameA := w.named(w.path(), ears{message: in.take, see: see})
+	b, nameB := w.named(w.path(), ears{})
 	put := u32("audience", 1)
 	put.Audience, put.Farewell = publisher.Who{Clients: []string{nameA}}, "not for you"
 	w.publish(put)
@@ -198,8 +201,8 @@ func (w *world) changeAudience(url string) {
 }
 
 // group: a client sees what its groups see, from when it joins until it leaves them.
-func (w *world) group(url string) {
-	c, name := w.named(url, client.Config{})
+func (w *world) group() {
+	c, name := w.named(w.path(), ears{})
 	put := u32("group", 1)
 	put.Audience = publisher.Who{Groups: []string{"red"}}
 	w.publish(put)
@@ -219,23 +222,26 @@ func (w *world) group(url string) {
 
 // putAgain: with an unchanged layout links stay and clients get only the changes; with another one the state is replaced. A state that is removed ends with its
 // farewell, once.
-func (w *world) putAgain(url string) {
-	var links, unlinks, changes atomic.Int64
+func (w *world) putAgain() {
+	var links, unlinks atomic.Int64
 	var in inbox
-	mine := func(n *atomic.Int64) func(*client.Client, *client.State) {
-		return func(_ *client.Client, s *client.State) {
-			if s.Key() == "put" {
-				n.Add(1)
+	c := w.dial(w.path(), ears{
+		message: in.take,
+		see: func(s state, changed []int) {
+			switch {
+			case s.Key() != "put":
+			case changed == nil:
+				links.Add(1)
+			case !slices.Equal(changed, []int{0}):
+				w.Errorf("values %v change, want 0 only", changed)
 			}
-		}
-	}
-	changed := mine(&changes)
-	c := w.dial(url, client.Config{Message: in.take, Link: mine(&links), Unlink: mine(&unlinks), Change: func(c *client.Client, s *client.State, list []int) {
-		changed(c, s)
-		if s.Key() == "put" && !slices.Equal(list, []int{0}) {
-			w.Errorf("values %v change, want 0 only", list)
-		}
-	}})
+		},
+		unlink: func(s state) {
+			if s.Key() == "put" {
+				unlinks.Add(1)
+			}
+		},
+	})
 	put := func(n int, typ publisher.Type) publisher.Put {
 		p := u32("put", n, publisher.Value{Name: "other", Type: typ, Value: 7})
 		p.Farewell = "put is gone"
@@ -261,7 +267,7 @@ func (w *world) putAgain(url string) {
 }
 
 // reconnect: a client that comes again gets all states with their newest values.
-func (w *world) reconnect(url string) {
+func (w *world) reconnect() {
 	const states = 80
 	ops := func(n int) (list []publisher.Op) {
 		for i := range states {
@@ -271,7 +277,7 @@ func (w *world) reconnect(url string) {
 	}
 	for n := range 3 {
 		w.publish(ops(n)...)
-		c := w.dial(url, client.Config{})
+		c := w.dial(w.path(), ears{})
 		w.must(c.Until(w.ctx, func() bool {
 			for i := range states {
 				if s := c.State(fmt.Sprint("reconnect.", i)); s == nil || s.Value("n").Int() != int64(n) {
@@ -290,9 +296,9 @@ func (w *world) reconnect(url string) {
 }
 
 // detail: the reason of a kick is the detail of the event.
-func (w *world) detail(url string) {
+func (w *world) detail() {
 	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindLeft}}, nil)
-	c, name := w.named(url, client.Config{})
+	c, name := w.named(w.path(), ears{})
 	if a := w.ask("publish.demo", fmt.Sprintf(`{"op":"kick","client":%q,"reason":"cheats"}`, name)); a.Error != nil {
 		w.Fatal(a.code())
 	}
@@ -306,7 +312,7 @@ func (w *world) detail(url string) {
 }
 
 // commandRestart: each command gets one answer while the game server restarts, and is executed at most once, and once if the answer is ok.
-func (w *world) commandRestart(url string) {
+func (w *world) commandRestart() {
 	put := u32("command", 1)
 	put.Access = publisher.Access{All: true}
 	w.publish(put)
@@ -323,7 +329,7 @@ func (w *world) commandRestart(url string) {
 		return p.Close
 	}
 	end := serve()
-	c := w.dial(url, client.Config{})
+	c := w.dial(w.path(), ears{})
 	s, err := c.Await(w.ctx, "command")
 	w.must(err)
 	const commands = 60
@@ -364,13 +370,13 @@ func (w *world) commandRestart(url string) {
 }
 
 // writers: a client without the right to write cannot, one that gets it can, and one that loses it cannot any more.
-func (w *world) writers(url string) {
+func (w *world) writers() {
 	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged}, KeyPrefix: "writers"}, nil)
-	a, name := w.named(url, client.Config{})
-	b := w.dial(url, client.Config{})
+	a, name := w.named(w.path(), ears{})
+	b := w.dial(w.path(), ears{})
 	put := u32("writers", 1)
 	w.publish(put)
-	set := func(c *client.Client, n int) error {
+	set := func(c player, n int) error {
 		s, err := c.Await(w.ctx, "writers")
 		w.must(err)
 		return s.Set("n", n)
@@ -400,20 +406,15 @@ func (w *world) writers(url string) {
 }
 
 // ownEnds: a state of a client is client.<client>.<linkid>, others see it when a game server says so, and it ends with the client.
-func (w *world) ownEnds(url string) {
-	owner, name := w.named(url, client.Config{})
-	other := w.dial(url, client.Config{})
+func (w *world) ownEnds() {
+	owner, name := w.named(w.path(), ears{})
+	other := w.dial(w.path(), ears{})
 	own, err := owner.Offer("own", client.Field{Type: "uint32", Value: 5})
 	w.must(err)
-	var key string
+	key := ""
 	w.eventually("the relay has the state", func() bool {
-		for k := range w.truth() {
-			if len(k) > len("client.")+len(name) && k[:len("client.")+len(name)] == "client."+name {
-				key = k
-				return true
-			}
-		}
-		return false
+		key = w.ownKey(name)
+		return key != ""
 	})
 	w.publish(publisher.Audience{Key: key})
 	s, err := other.Await(w.ctx, "own")
@@ -428,7 +429,7 @@ func (w *world) ownEnds(url string) {
 }
 
 // reserved: names that INTERFACES.md reserves, or that break its rules, are refused and make nothing.
-func (w *world) reserved(string) {
+func (w *world) reserved() {
 	for _, key := range []string{"_groups.x", "_interest.x", "_eyes", "a.b.c.d.e.f.g.h.i", "a..b", "ä", "a b", ".a"} {
 		if a := w.ask("publish.demo", fmt.Sprintf(`{"op":"put","key":%q,"values":[{"type":"uint8","value":1}]}`, key)); a.code() != "bad_request" {
 			w.Errorf("put of %q: %+v, want bad_request", key, a)
@@ -448,7 +449,7 @@ func (w *world) reserved(string) {
 }
 
 // large: a state of nearly 60,000 bytes arrives whole, and one that is larger is refused, as is a longer value.
-func (w *world) large(url string) {
+func (w *world) large() {
 	data := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {
@@ -471,7 +472,7 @@ func (w *world) large(url string) {
 	}
 	good := put(slices.Repeat([]int{1024}, 57)...)
 	w.publish(good)
-	c := w.dial(url, client.Config{})
+	c := w.dial(w.path(), ears{})
 	s, err := c.Await(w.ctx, "large")
 	w.must(err)
 	for i, v := range good.Values {
@@ -486,8 +487,8 @@ func (w *world) large(url string) {
 }
 
 // describe: the link message of a described state has the names; without describe it is the key.
-func (w *world) describe(url string) {
-	c := w.dial(url, client.Config{})
+func (w *world) describe() {
+	c := w.dial(w.path(), ears{})
 	put := `{"op":"put","key":"describe","describe":%v,"values":[{"name":"hp","type":"uint8","value":1},{"type":"uint8","value":2},{"name":"pos","type":"point2s8","value":[3,4]}]}`
 	for _, d := range []bool{true, false, true} {
 		if a := w.ask("publish.demo", fmt.Sprintf(put, d)); a.Error != nil {
@@ -500,7 +501,7 @@ func (w *world) describe(url string) {
 		w.must(c.Until(w.ctx, func() bool { s := c.State("describe"); return s != nil && string(s.Message()) == message }))
 		s := c.State("describe")
 		if got := [3]string{s.Name(0), s.Name(1), s.Name(2)}; got != names || s.At(2).Component(1) != 4 {
-			w.Errorf("describe %v: names %q, values %v, want %q", d, got, s.Values(), names)
+			w.Errorf("describe %v: names %q, values %v, want %q", d, got, []client.Value{s.At(0), s.At(1), s.At(2)}, names)
 		}
 	}
 }
@@ -508,10 +509,11 @@ func (w *world) describe(url string) {
 func named(values map[string]any, name string) bool { _, ok := values[name]; return ok }
 
 // bounds: a write beyond the bounds is refused with its reason, and the client has the true value again; other values of the write stand.
-func (w *world) bounds(url string) {
+func (w *world) bounds() {
 	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindRefused}, KeyPrefix: "bounds"}, nil)
-	refused := make(chan *client.WriteError, 9)
-	c := w.dial(url, client.Config{Refused: func(_ *client.Client, _ *client.State, err *client.WriteError) { refused <- err }})
+	type refusal struct{ name, code string }
+	refused := make(chan refusal, 9)
+	c := w.dial(w.path(), ears{refused: func(name, code string) { refused <- refusal{name, code} }})
 	put := u32("bounds", 5, publisher.Value{Name: "f", Type: publisher.Float32, Value: 1.5, Min: -10, Max: 10})
 	put.Values[0].Max, put.Access = 100, publisher.Access{All: true}
 	w.publish(put)
@@ -524,9 +526,9 @@ func (w *world) bounds(url string) {
 		before := s.Value(x.name).Float()
 		w.must(s.Set(x.name, x.v))
 		select {
-		case err := <-refused:
-			if err.Name != x.name || err.Code != "bounds" {
-				w.Errorf("the client hears %v", err)
+		case got := <-refused:
+			if got != (refusal{x.name, "bounds"}) {
+				w.Errorf("the client hears %v", got)
 			}
 		case <-w.ctx.Done():
 			w.Fatal("the client does not hear that its write is refused")
@@ -550,7 +552,7 @@ func (w *world) bounds(url string) {
 }
 
 // atomic: a bad op undoes all of an atomic batch and is named, and none of another batch.
-func (w *world) atomic(string) {
+func (w *world) atomic() {
 	batch := `{"atomic":%v,"ops":[{"op":"put","key":"atomic.a","values":[{"type":"uint8","value":1}]},{"op":"set","key":"atomic.none","values":{"0":1}},{"op":"put","key":"atomic.b","values":[{"type":"uint8","value":1}]}]}`
 	if a := w.ask("publish.demo", fmt.Sprintf(batch, true)); a.code() != "unknown_state" || a.Error.Op != 1 {
 		w.Errorf("an atomic batch: %+v, want unknown_state of op 1", a.Error)
@@ -568,7 +570,7 @@ func (w *world) atomic(string) {
 }
 
 // asOf: what is known as of an older position changes nothing that was said later, and no error.
-func (w *world) asOf(string) {
+func (w *world) asOf() {
 	put := func(n int, extra string) answer {
 		return w.ask("publish.demo", fmt.Sprintf(`{"op":"put","key":"as_of","values":[{"name":"n","type":"uint8","value":%d}]%s}`, n, extra))
 	}
@@ -593,8 +595,8 @@ func (w *world) asOf(string) {
 }
 
 // precision: what clients have is never further from what was set than the precision, however small the steps are.
-func (w *world) precision(url string) {
-	c := w.dial(url, client.Config{})
+func (w *world) precision() {
+	c := w.dial(w.path(), ears{})
 	put := u32("precision", 0, publisher.Value{Name: "x", Type: publisher.Float32, Value: 0, Precision: 0.1})
 	w.publish(put)
 	s, err := c.Await(w.ctx, "precision")
@@ -611,20 +613,20 @@ func (w *world) precision(url string) {
 }
 
 // lod: a client with less detail has the same values as all, when nothing changes any more.
-func (w *world) lod(url string) {
-	far, name := w.named(url, client.Config{})
-	near := w.dial(url, client.Config{})
+func (w *world) lod() {
+	far, name := w.named(w.path(), ears{})
+	near := w.dial(w.path(), ears{})
 	put := u32("lod", 0, publisher.Value{Name: "x", Type: publisher.Float32, Value: 0, Precision: 0.1})
 	put.Details = []publisher.Detail{{Clients: []string{name}, Precision: 50, Rate: 2}}
 	w.publish(put)
-	for _, c := range []*client.Client{far, near} {
+	for _, c := range []player{far, near} {
 		_, err := c.Await(w.ctx, "lod")
 		w.must(err)
 	}
 	for i := 1; i <= 50; i++ {
 		w.publish(publisher.Set{Key: "lod", Values: publisher.Values{"n": i, "x": float32(i) * 0.3}})
 	}
-	for _, c := range []*client.Client{near, far} {
+	for _, c := range []player{near, far} {
 		w.must(c.Until(w.ctx, func() bool {
 			s := c.State("lod")
 			return s.Value("n").Int() == 50 && float32(s.Value("x").Float()) == 50*float32(0.3)
@@ -633,9 +635,9 @@ func (w *world) lod(url string) {
 }
 
 // token: a message that is repeated with its token arrives once.
-func (w *world) token(url string) {
+func (w *world) token() {
 	var in inbox
-	c, name := w.named(url, client.Config{Message: in.take})
+	c, name := w.named(w.path(), ears{message: in.take})
 	if a := w.ask("to.demo."+name, "token 5", "Dnp-Token", "5"); a.Number == 0 {
 		w.Errorf("token 5: %+v, want a number", a)
 	}
@@ -654,15 +656,14 @@ func (w *world) token(url string) {
 }
 
 // spaces: two spaces have nothing in common: states, messages, writes, clear.
-func (w *world) spaces(url string) {
-	otherDoor := w.open("elsewhere")
+func (w *world) spaces() {
 	s, err := w.p.Space("elsewhere")
 	w.must(err)
 	here := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindMessage}}, nil)
 	there := w.events(s, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindMessage}}, nil)
 	var inHere, inThere inbox
-	a, _ := w.named(url, client.Config{Message: inHere.take})
-	b := w.dial("udp://"+otherDoor.addrs["udp"], client.Config{Message: inThere.take})
+	a, _ := w.named(w.path(), ears{message: inHere.take})
+	b := w.dial(w.open("elsewhere").by(w, w.way), ears{message: inThere.take})
 	put := u32("spaces", 1)
 	put.Access = publisher.Access{All: true}
 	w.publish(put)

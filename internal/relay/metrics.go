@@ -31,57 +31,49 @@ func (r *Relay) Stats(ctx context.Context) (Stats, error) {
 // Metrics returns what this relay shows at /metrics.
 func (r *Relay) Metrics() []telemetry.Metric {
 	cache := &telemetry.Cache[Stats]{Read: r.Stats}
-	of := telemetry.Group[Stats]{Prefix: "dnp.relay.", Read: cache.Get}
+	of := telemetry.NewGroup("dnp.relay.", func() Stats {
+		s := cache.Get()
+		s.Malformed += s.Store.RepairMalformed
+		return s
+	})
+	s := &of.All
 	return append(r.loadMetrics(),
 		r.look.Metric(),
-		of.Gauge("shards", "{shard}", "Shards that this relay serves.", func(s *Stats) float64 { return float64(s.Shards) }),
-		of.Gauge("shards.all", "{shard}", "Shards of the deployment, as this relay was told.", func(*Stats) float64 { return float64(r.cfg.Shards) }),
-		of.Gauge("unstored", "{state}", "States that changed and are not in the durable store yet.", func(s *Stats) float64 { return float64(s.Unstored) }),
-		of.Gauge("durable.age", "s", "How long the oldest change that is not in the durable store has been waiting.",
-			func(s *Stats) float64 { return s.DurableAge.Seconds() }),
-		of.Counter("stored", "{state}", "States that this relay wrote to the durable store.", func(s *Stats) uint64 { return s.Stored }),
-		of.Gauge("spaces", "{space}", "Spaces that this relay holds.", func(s *Stats) float64 { return float64(s.Spaces) }),
-		of.Gauge("states", "{state}", "States that this relay holds.", func(s *Stats) float64 { return float64(s.Store.States) }),
-		of.Counter("states.expired", "{state}", "States that this relay removed because their time to live was over.", func(s *Stats) uint64 { return s.Store.Expired }),
-		of.Counter("publishes", "{message}", "Messages of publishers that this relay took.", func(s *Stats) uint64 { return s.Publishes }),
-		of.Counter("publish.errors", "{error}", "Messages of publishers, and ops in them, that this relay answered with an error.",
-			func(s *Stats) uint64 { return s.Refused + s.Store.PublishErrors }),
-		of.Counter("values", "{value}", "Values that changed and were published to edges.", func(s *Stats) uint64 { return s.Store.ValuesChanged }),
-		of.Counter("values.filtered", "{value}", "Values that changed less than their precision, and so were not published to edges.",
-			func(s *Stats) uint64 { return s.Store.ValuesFiltered }),
-		of.Counter("batches", "{batch}", "Batches of changes that this relay published.", func(s *Stats) uint64 { return s.Store.Batches }),
-		of.Counter("batch.io", "By", "Bytes of the batches of changes that this relay published.", func(s *Stats) uint64 { return s.Store.BatchBytes }),
-		of.Counter("writes", "{write}", "Writes of clients that reached this relay.", func(s *Stats) uint64 { return s.Store.Writes }),
-		of.Counter("writes.refused", "{write}", "Writes of clients that this relay refused.", func(s *Stats) uint64 { return s.Store.WritesRefused }),
-		of.Counter("values.out_of_range", "{value}", "Values of clients that were refused, because they are below min or above max.", func(s *Stats) uint64 { return s.Store.ValuesOutOfRange }),
-		of.Counter("values.not_finite", "{value}", "Values of clients that were refused, because they are NaN or infinite.", func(s *Stats) uint64 { return s.Store.ValuesNotFinite }),
-		of.Counter("values.too_often", "{value}", "Values of clients that were refused, because they were written more often than their rate.", func(s *Stats) uint64 { return s.Store.ValuesTooOften }),
-		of.Counter("refused.untold", "{event}", "Events about refused writes that were left out, because the client caused so many.", func(s *Stats) uint64 { return s.Store.RefusedUntold }),
-		of.Counter("repairs", "{request}", "Repair requests of edges that this relay answered.", func(s *Stats) uint64 { return s.Repairs }),
-		of.InOut("repair.io", "By", "Bytes of repair requests of edges, and of the answers of this relay.",
-			func(s *Stats) (in, out uint64) { return s.RepairAsked, s.RepairBytes }),
-		of.Counter("repair.states", "{state}", "States, or views of them, that answers to repair requests had in whole.", func(s *Stats) uint64 { return s.Store.RepairWhole }),
-		of.Counter("repairs.coalesced", "{request}", "Repair requests that waited because their edge had been answered just before, repetitions of them included.",
-			func(s *Stats) uint64 { return s.RepairsCoalesced }),
-		of.Counter("repairs.coalesced.io", "By", "Bytes of repair requests that waited because their edge had been answered just before, repetitions of them included.", func(s *Stats) uint64 { return s.CoalescedBytes }),
-		of.CounterBy("busy", "{message}", "Publishes and writes answered busy, by what was full.", "reason",
-			func(s *Stats, observe func(string, uint64)) {
-				observe("answers", s.Store.Busy)
-				observe("spaces", s.SpacesRefused)
-			}),
-		of.Gauge("inbox.io", "By", "Bytes of messages of the bus that wait for a worker.", func(s *Stats) float64 { return float64(s.InboxBytes) }),
-		of.Gauge("inbox.messages", "{message}", "Number of messages of the bus that wait for a worker.", func(s *Stats) float64 { return float64(s.InboxMessages) }),
-		of.Counter("checksums", "{view}", "Checksums that this relay published, with which replicas compare what they have.", func(s *Stats) uint64 { return s.Store.Checksums }),
-		of.Counter("restore.errors", "{state}", "States in the durable store that this relay could not read.", func(s *Stats) uint64 { return s.RestoreErrors }),
-		of.Counter("eyes.refused", "{eye}", "Spaces that have no view left for the eye of all clients, each time a session joined.", func(s *Stats) uint64 { return s.Store.EyesRefused }),
-		of.Counter("sessions.refused", "{session}", "Sessions that a space did not take, because it has as many as it may.", func(s *Stats) uint64 { return s.Store.SessionsRefused }),
-		of.Counter("sessions.lost", "{session}", "Sessions that a relay took for ended, because no edge named them for too long.", func(s *Stats) uint64 { return s.SessionsLost }),
+		of.Gauge("shards", "{shard}", "Shards that this relay serves.", &s.Shards),
+		of.Gauge("shards.all", "{shard}", "Shards of the deployment, as this relay was told.", &r.cfg.Shards),
+		of.Gauge("unstored", "{state}", "States that changed and are not in the durable store yet.", &s.Unstored),
+		telemetry.Gauge("dnp.relay.durable.age", "s", "How long the oldest change that is not in the durable store has been waiting.",
+			func() float64 { return cache.Get().DurableAge.Seconds() }),
+		of.Counter("stored", "{state}", "States that this relay wrote to the durable store.", &s.Stored),
+		of.Gauge("spaces", "{space}", "Spaces that this relay holds.", &s.Spaces),
+		of.Gauge("states", "{state}", "States that this relay holds.", &s.Store.States),
+		of.Counter("states.expired", "{state}", "States that this relay removed because their time to live was over.", &s.Store.Expired),
+		of.Counter("publishes", "{message}", "Messages of publishers that this relay took.", &s.Publishes),
+		of.Counter("publish.errors", "{error}", "Messages of publishers, and ops in them, that this relay answered with an error.", &s.Refused, &s.Store.PublishErrors),
+		of.Counter("values", "{value}", "Values that changed and were published to edges.", &s.Store.ValuesChanged),
+		of.Counter("values.filtered", "{value}", "Values that changed less than their precision, and so were not published to edges.", &s.Store.ValuesFiltered),
+		of.Counter("batches", "{batch}", "Batches of changes that this relay published.", &s.Store.Batches),
+		of.Counter("batch.io", "By", "Bytes of the batches of changes that this relay published.", &s.Store.BatchBytes),
+		of.Counter("writes", "{write}", "Writes of clients that reached this relay.", &s.Store.Writes),
+		of.Counter("writes.refused", "{write}", "Writes of clients that this relay refused.", &s.Store.WritesRefused),
+		of.Counter("values.out_of_range", "{value}", "Values of clients that were refused, because they are below min or above max.", &s.Store.ValuesOutOfRange),
+		of.Counter("values.not_finite", "{value}", "Values of clients that were refused, because they are NaN or infinite.", &s.Store.ValuesNotFinite),
+		of.Counter("values.too_often", "{value}", "Values of clients that were refused, because they were written more often than their rate.", &s.Store.ValuesTooOften),
+		of.Counter("refused.untold", "{event}", "Events about refused writes that were left out, because the client caused so many.", &s.Store.RefusedUntold),
+		of.Counter("repairs", "{request}", "Repair requests of edges that this relay answered.", &s.Repairs),
+		of.InOut("repair.io", "By", "Bytes of repair requests of edges, and of the answers of this relay.", &s.RepairAsked, &s.RepairBytes),
+		of.Counter("repair.states", "{state}", "States, or views of them, that answers to repair requests had in whole.", &s.Store.RepairWhole),
+		of.Counter("repairs.coalesced", "{request}", "Repair requests that waited because their edge had been answered just before, repetitions of them included.", &s.RepairsCoalesced),
+		of.Counter("repairs.coalesced.io", "By", "Bytes of repair requests that waited because their edge had been answered just before, repetitions of them included.", &s.CoalescedBytes),
+		of.CounterBy("busy", "{message}", "Publishes and writes answered busy, by what was full.", "reason", telemetry.Parts{"answers": &s.Store.Busy, "spaces": &s.SpacesRefused}),
+		of.Gauge("inbox.io", "By", "Bytes of messages of the bus that wait for a worker.", &s.InboxBytes),
+		of.Gauge("inbox.messages", "{message}", "Number of messages of the bus that wait for a worker.", &s.InboxMessages),
+		of.Counter("checksums", "{view}", "Checksums that this relay published, with which replicas compare what they have.", &s.Store.Checksums),
+		of.Counter("restore.errors", "{state}", "States in the durable store that this relay could not read.", &s.RestoreErrors),
+		of.Counter("eyes.refused", "{eye}", "Spaces that have no view left for the eye of all clients, each time a session joined.", &s.Store.EyesRefused),
+		of.Counter("sessions.refused", "{session}", "Sessions that a space did not take, because it has as many as it may.", &s.Store.SessionsRefused),
+		of.Counter("sessions.lost", "{session}", "Sessions that a relay took for ended, because no edge named them for too long.", &s.SessionsLost),
 		of.CounterBy("bus.lost", "{message}", "Messages for the bus that it refused, and from it that the relay dropped, by reason.",
-			"reason", func(s *Stats, observe func(string, uint64)) {
-				observe("outgoing", s.Lost)
-				observe("inbox", s.InboxLost)
-				observe("malformed", s.Malformed+s.Store.RepairMalformed)
-				observe("not_held", s.NotHeld)
-			}),
+			"reason", telemetry.Parts{"outgoing": &s.Lost, "inbox": &s.InboxLost, "malformed": &s.Malformed, "not_held": &s.NotHeld}),
 	)
 }

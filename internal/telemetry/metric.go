@@ -55,50 +55,83 @@ func GaugeBy(name, unit, help, key string, read func(observe func(attribute stri
 	}}
 }
 
-// A Group makes metrics that read one set of counters.
+// A Group makes metrics that read one set of counters. They name fields of All by their addresses:
+//
+//	of := telemetry.NewGroup("dnp.edge.", edge.counters)
+//	of.Counter("events", "{message}", "Events that were published.", &of.All.Events)
 type Group[T any] struct {
-	Prefix string // of their names
-	Read   func() T
+	prefix string
+	read   func() T
+
+	mu  sync.Mutex // for concurrent scrapes
+	All T          // as of the last reading
 }
 
-// Counter is to Group what the function Counter is to a number.
-func (g Group[T]) Counter(name, unit, help string, read func(*T) uint64) Metric {
-	return g.CounterBy(name, unit, help, "", func(all *T, observe func(string, uint64)) { observe("", read(all)) })
+// NewGroup returns a group of metrics whose names begin with prefix.
+func NewGroup[T any](prefix string, read func() T) *Group[T] {
+	return &Group[T]{prefix: prefix, read: read}
 }
 
-// CounterBy is to Group what the function CounterBy is to several numbers.
-func (g Group[T]) CounterBy(name, unit, help, key string, read func(all *T, observe func(attribute string, value uint64))) Metric {
-	return CounterBy(g.Prefix+name, unit, help, key, func(observe func(string, uint64)) {
-		all := g.Read()
-		read(&all, observe)
+// fresh reads the counters for a metric, which looks at them meanwhile.
+func (g *Group[T]) fresh(look func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.All = g.read()
+	look()
+}
+
+// Counter is a counter, or the sum of several.
+func (g *Group[T]) Counter(name, unit, help string, counters ...*uint64) Metric {
+	return Counter(g.prefix+name, unit, help, func() (sum uint64) {
+		g.fresh(func() {
+			for _, n := range counters {
+				sum += *n
+			}
+		})
+		return sum
+	})
+}
+
+// Parts are counters by the values of an attribute.
+type Parts map[string]*uint64
+
+// Named returns counters whose index has a name.
+func Named[N interface {
+	~uint8
+	String() string
+}](counters []uint64) Parts {
+	p := make(Parts, len(counters))
+	for i := range counters {
+		p[N(i).String()] = &counters[i]
+	}
+	return p
+}
+
+// CounterBy is several counters, distinguished by the attribute key.
+func (g *Group[T]) CounterBy(name, unit, help, key string, parts ...Parts) Metric {
+	return CounterBy(g.prefix+name, unit, help, key, func(observe func(string, uint64)) {
+		g.fresh(func() {
+			for _, p := range parts {
+				for value, n := range p {
+					observe(value, *n)
+				}
+			}
+		})
 	})
 }
 
 // InOut is a CounterBy direction.
-func (g Group[T]) InOut(name, unit, help string, read func(*T) (in, out uint64)) Metric {
-	return g.CounterBy(name, unit, help, "direction", func(all *T, observe func(string, uint64)) {
-		in, out := read(all)
-		observe("in", in)
-		observe("out", out)
-	})
+func (g *Group[T]) InOut(name, unit, help string, in, out *uint64) Metric {
+	return g.CounterBy(name, unit, help, "direction", Parts{"in": in, "out": out})
 }
 
-// Gauge is to Group what the function Gauge is to a number.
-func (g Group[T]) Gauge(name, unit, help string, read func(*T) float64) Metric {
-	return Gauge(g.Prefix+name, unit, help, func() float64 {
-		all := g.Read()
-		return read(&all)
+// Gauge is a number, to which number points.
+func (g *Group[T]) Gauge(name, unit, help string, number any) Metric {
+	v := reflect.ValueOf(number).Elem()
+	return Gauge(g.prefix+name, unit, help, func() (n float64) {
+		g.fresh(func() { n = v.Convert(reflect.TypeFor[float64]()).Float() })
+		return n
 	})
-}
-
-// Named observes counts whose index has a name.
-func Named[N interface {
-	~uint8
-	String() string
-}](observe func(string, uint64), counts []uint64) {
-	for i, n := range counts {
-		observe(N(i).String(), n)
-	}
 }
 
 func label(key, value string) metric.ObserveOption {

@@ -451,3 +451,10 @@ func (e *emitter) floatField(name string, value float64) {
 		e.key(name).float(value)
 	}
 }
+
+// flag writes a member that is true, unless it is false.
+func (e *emitter) flag(name string, value bool) {
+	if value {
+		e.key(name).boolean(true)
+	}
+}

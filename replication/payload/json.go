@@ -499,15 +499,29 @@ func comma(b []byte, i int) []byte {
 	return b
 }
 
-// appendString appends s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	plain := 0 // most strings need no escape
-	for plain < len(s) && s[plain] >= ' ' && s[plain] < utf8.RuneSelf && s[plain] != '"' && s[plain] != '\\' {
-		plain++
+// escaped tells which bytes of a string may need an escape in JSON.
+var escaped = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\'
 	}
-	b = append(append(b, '"'), s[:plain]...)
-	for _, r := range s[plain:] { // a byte that is not UTF-8 comes as utf8.RuneError
+	return t
+}()
+
+// appendString appends s as a JSON string. Most strings need no escape.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		if escaped[s[i]] {
+			return appendEscaped(b, s)
+		}
+	}
+	return append(append(b, s...), '"')
+}
+
+// appendEscaped appends s with its escapes, and the end of the string.
+func appendEscaped(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	for _, r := range s { // a byte that is not UTF-8 comes as utf8.RuneError
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))

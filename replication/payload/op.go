@@ -66,106 +66,101 @@ func AudienceText(nobody bool, groups, clients []string) json.RawMessage {
 	if len(groups)+len(clients) == 0 {
 		e.key("all").boolean(!nobody)
 	}
-	e.tokensField("clients", clients)
-	e.tokensField("groups", groups)
+	if len(clients) > 0 {
+		e.tokens("clients", clients)
+	}
+	if len(groups) > 0 {
+		e.tokens("groups", groups)
+	}
 	e.end()
 	return e.done()
 }
+
+// The publisher writes the whole copy of a space when another relay takes the space over. So these ops are appended without an emitter, each
+// member with the comma before it.
 
 // Append appends the op. asOf returns the condition of value i, and whether it is another than that of the put, which it returns for -1. A nil
 // asOf gives no conditions.
 func (p *Put) Append(b []byte, asOf func(i int) (c replication.Condition, own bool)) []byte {
-	e := newEmitter(JSON, b)
-	e.object()
-	e.textField("op", "put")
-	e.textField("key", p.Key)
-	e.rawField("message", p.Message)
-	e.flag("describe", p.Describe)
-	e.rawField("farewell", p.Farewell)
-	e.rawField("access", p.Access)
-	e.rawField("audience", p.Audience)
-	e.floatField("priority", float64(p.Priority))
-	e.rawField("lod", p.Details)
-	e.rawField("interest", p.Interest)
-	e.textField("ttl", p.TTL)
+	b = append(b, `{"op":"put"`...)
+	b = textMember(b, `,"key":`, p.Key)
+	b = rawMember(b, `,"message":`, p.Message)
+	b = flagMember(b, `,"describe":true`, p.Describe)
+	b = rawMember(b, `,"farewell":`, p.Farewell)
+	b = rawMember(b, `,"access":`, p.Access)
+	b = rawMember(b, `,"audience":`, p.Audience)
+	b = floatMember(b, `,"priority":`, float64(p.Priority))
+	b = rawMember(b, `,"lod":`, p.Details)
+	b = rawMember(b, `,"interest":`, p.Interest)
+	b = textMember(b, `,"ttl":`, p.TTL)
 	if asOf != nil {
 		c, _ := asOf(-1)
-		e.condition(c)
+		b = conditionMember(b, c)
 	}
-	e.key("values").array()
+	b = append(b, `,"values":[`...)
 	for i := range p.Values {
-		e.object()
-		e.valueFields(&p.Values[i])
+		b = p.Values[i].append(comma(b, i))
 		if asOf != nil {
 			if c, own := asOf(i); own {
-				e.condition(c)
+				b = conditionMember(b, c)
 			}
 		}
-		e.end()
+		b = append(b, '}')
 	}
-	e.end()
-	e.end()
-	return e.done()
+	return append(b, `]}`...)
 }
 
-func (e *emitter) valueFields(v *Value) {
-	e.key("type").text(v.Type)
-	e.textField("name", v.Name)
-	e.rawField("value", v.Value)
-	e.floatField("precision", v.Precision)
-	e.flag("nullable", v.Nullable)
-	e.rawField("null", v.Null)
-	e.rawField("min", v.Min)
-	e.rawField("max", v.Max)
-	e.floatField("rate", v.Rate)
-	if v.NonFinite {
-		e.key("finite").boolean(false)
-	}
-	e.rawField("fields", v.Fields)
+// append appends the value without the end of its object.
+func (v *Value) append(b []byte) []byte {
+	b = appendString(append(b, `{"type":`...), v.Type)
+	b = textMember(b, `,"name":`, v.Name)
+	b = rawMember(b, `,"value":`, v.Value)
+	b = floatMember(b, `,"precision":`, v.Precision)
+	b = flagMember(b, `,"nullable":true`, v.Nullable)
+	b = rawMember(b, `,"null":`, v.Null)
+	b = rawMember(b, `,"min":`, v.Min)
+	b = rawMember(b, `,"max":`, v.Max)
+	b = floatMember(b, `,"rate":`, v.Rate)
+	b = flagMember(b, `,"finite":false`, v.NonFinite)
+	return rawMember(b, `,"fields":`, v.Fields)
 }
 
 // Append appends the op.
 func (o *Op) Append(b []byte) []byte {
-	e := newEmitter(JSON, b)
-	e.object()
-	e.textField("op", o.Op)
-	e.textField("key", o.Key)
-	e.textField("client", o.Client)
-	e.textField("name", o.Name)
-	e.rawField("audience", o.Audience)
+	start := len(b)
+	b = textMember(b, `,"op":`, o.Op)
+	b = textMember(b, `,"key":`, o.Key)
+	b = textMember(b, `,"client":`, o.Client)
+	b = textMember(b, `,"name":`, o.Name)
+	b = rawMember(b, `,"audience":`, o.Audience)
 	if o.Op == "set" {
-		e.key("values").object()
+		b = append(b, `,"values":{`...)
 		for i := range o.Sets {
-			e.count()
-			e.b = append(appendString(e.b, o.Sets[i].Name), ':') // a game server may say any name
-			e.raw(o.Sets[i].Value)
+			b = append(appendString(comma(b, i), o.Sets[i].Name), ':') // a game server may say any name
+			b = append(b, o.Sets[i].Value...)
 		}
-		e.end()
+		b = append(b, '}')
 	}
-	e.rawField("as_of", o.AsOf)
-	e.rawField("at", o.At)
-	e.textField("axes", o.Axes)
-	e.rawField("bands", o.Bands)
-	e.textField("beyond", o.Beyond)
-	e.flag("events", o.Events)
-	e.tokensField("join", o.Join)
-	e.tokensField("leave", o.Leave)
-	e.textField("reason", o.Reason)
-	e.end()
-	return e.done()
+	b = rawMember(b, `,"as_of":`, o.AsOf)
+	b = rawMember(b, `,"at":`, o.At)
+	b = textMember(b, `,"axes":`, o.Axes)
+	b = rawMember(b, `,"bands":`, o.Bands)
+	b = textMember(b, `,"beyond":`, o.Beyond)
+	b = flagMember(b, `,"events":true`, o.Events)
+	b = listMember(b, `,"join":`, o.Join)
+	b = listMember(b, `,"leave":`, o.Leave)
+	b = append(textMember(b, `,"reason":`, o.Reason), '}')
+	b[start] = '{' // instead of the first comma
+	return b
 }
 
-// condition writes the member as_of. Without a condition it is null, which allows every change.
-func (e *emitter) condition(c replication.Condition) {
-	e.key("as_of")
-	if c.Given {
-		e.b = AppendPosition(e.b, c.AsOf)
-	} else {
-		e.raw(null)
+// conditionMember appends the member as_of. Without a condition it is null, which allows every change.
+func conditionMember(b []byte, c replication.Condition) []byte {
+	if !c.Given {
+		return append(b, `,"as_of":null`...)
 	}
+	return AppendPosition(append(b, `,"as_of":`...), c.AsOf)
 }
-
-var null = []byte("null")
 
 // AppendPosition appends a position as the member as_of has it.
 func AppendPosition(b []byte, p replication.Position) []byte {
@@ -174,27 +169,42 @@ func AppendPosition(b []byte, p replication.Position) []byte {
 	return append(b, ']')
 }
 
-// raw writes JSON.
-func (e *emitter) raw(text []byte) {
-	e.element()
-	e.b = append(e.b, text...)
+// rawMember, textMember, floatMember, flagMember and listMember append a member, whose head has the comma before it, unless the member is empty.
+func rawMember(b []byte, head string, text []byte) []byte {
+	if len(text) == 0 {
+		return b
+	}
+	return append(append(b, head...), text...)
 }
 
-// rawField, flag and tokensField write a member, unless it is empty.
-func (e *emitter) rawField(name string, text []byte) {
-	if len(text) > 0 {
-		e.key(name).raw(text)
+func textMember(b []byte, head, text string) []byte {
+	if text == "" {
+		return b
 	}
+	return appendString(append(b, head...), text)
 }
 
-func (e *emitter) flag(name string, value bool) {
-	if value {
-		e.key(name).boolean(true)
+func floatMember(b []byte, head string, f float64) []byte {
+	if f == 0 {
+		return b
 	}
+	return appendJSONFloat(append(b, head...), f, 64)
 }
 
-func (e *emitter) tokensField(name string, all []string) {
-	if len(all) > 0 {
-		e.tokens(name, all)
+func flagMember(b []byte, member string, set bool) []byte {
+	if !set {
+		return b
 	}
+	return append(b, member...)
+}
+
+func listMember(b []byte, head string, all []string) []byte {
+	if len(all) == 0 {
+		return b
+	}
+	b = append(append(b, head...), '[')
+	for i, s := range all {
+		b = appendString(comma(b, i), s)
+	}
+	return append(b, ']')
 }

@@ -170,11 +170,11 @@ func atomically(b *testing.B, c *natstest.Cluster, n int) {
 				expect = first + uint64(i)
 			}
 			last = &nats.Msg{Subject: fmt.Sprintf("%s.%d", subject, i), Data: make([]byte, blockBytes), Header: nats.Header{
-				jetstream.HeaderExpect: {strconv.FormatUint(expect, 10)},
-				"Nats-Batch-Id":        {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
+				natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(expect, 10)},
+				"Nats-Batch-Id":                  {fmt.Sprint(b.N, k)}, "Nats-Batch-Sequence": {strconv.Itoa(i + 1)},
 			}}
 			if k%32 == 31 {
-				last.Header.Set(jetstream.HeaderRollup, "sub")
+				last.Header.Set(natsjs.MsgRollup, "sub")
 			}
 			if i < n-1 && nc.PublishMsg(last) != nil {
 				b.Fatal("not sent")

@@ -242,12 +242,12 @@ var (
 )
 
 func (l *Log) message(w *sessionlog.Write) *nats.Msg {
-	h := nats.Header{jetstream.HeaderExpect: {strconv.FormatUint(w.Expect, 10)}}
+	h := nats.Header{natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.Expect, 10)}}
 	if w.Rollup {
-		h[jetstream.HeaderRollup] = rollup
+		h[natsjs.MsgRollup] = rollup
 	}
 	if w.Final {
-		h[jetstream.HeaderTTL] = closed
+		h[natsjs.MsgTTLHeader] = closed
 	}
 	return &nats.Msg{Subject: l.cfg.subject(sessionlog.Shard(w.Log, l.cfg.Shards), w.Log), Header: h, Data: w.Data}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/sessionlog"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // A read reads one log backwards from its last write: the header of each write names the one
@@ -69,8 +70,8 @@ func (r *read) stepped(m *nats.Msg, err error) {
 	}
 	r.entries = append(r.entries, e)
 	r.bytes += len(e.Data)
-	before, err := strconv.ParseUint(h.Get(jetstream.HeaderExpect), 10, 64)
-	r.next(before, err == nil && before > 0 && h.Get(jetstream.HeaderRollup) == "")
+	before, err := strconv.ParseUint(h.Get(natsjs.ExpectedLastSubjSeqHeader), 10, 64)
+	r.next(before, err == nil && before > 0 && h.Get(natsjs.MsgRollup) == "")
 }
 
 // parseAnswer parses the answer of the leader: a write, or fence.OK and no sequence if there is none.
@@ -81,14 +82,12 @@ func parseAnswer(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
 			Header []byte `json:"hdrs"`
 			Data   []byte `json:"data"`
 		} `json:"message"`
-		Error *struct {
-			Code int `json:"err_code"`
-		} `json:"error"`
+		Error *natsjs.APIError `json:"error"`
 	}
 	switch {
 	case json.Unmarshal(m.Data, &s) != nil:
 		return sessionlog.Entry{}, nil, fence.Unknown
-	case s.Error != nil && s.Error.Code == jetstream.CodeNotFound:
+	case s.Error != nil && s.Error.ErrorCode == natsjs.JSErrCodeMessageNotFound:
 		return sessionlog.Entry{}, nil, fence.OK
 	case s.Error != nil || s.Message == nil:
 		return sessionlog.Entry{}, nil, fence.Unreachable

@@ -71,7 +71,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		err = errForm
 	}
 	if err != nil {
-		s.counts.malformed.Add(1)
+		s.count(&s.counts.Malformed)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -114,7 +114,7 @@ func (s *Server) enter(r *http.Request, members map[string]string) []member {
 	ok = !s.closed && s.logins.reserve(home)
 	s.mu.Unlock()
 	if !ok {
-		s.counts.full.Add(1)
+		s.count(&s.counts.Full)
 		return refusal("presence", "Too many logins are in progress. Please try again.")
 	}
 	p := s.newPeer(wire.Opening{Code: code(), Session: random(), Agent: random()}, home, first, last)
@@ -122,7 +122,7 @@ func (s *Server) enter(r *http.Request, members map[string]string) []member {
 	ctx, cancel := context.WithTimeout(r.Context(), joinTimeout)
 	defer cancel()
 	err := p.join(ctx, credentials)
-	s.counts.login(err)
+	s.judged(err)
 	s.mu.Lock()
 	if err != nil || s.closed || !s.logins.free(p.opening.Code) {
 		s.logins.release(home)

@@ -2,7 +2,6 @@ package lludp
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/dnprelay/dnprelay/client"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -27,13 +26,7 @@ func (i ignored) String() string {
 	return [numIgnored]string{"unknown_code", "other_network", "stranger", "malformed"}[i]
 }
 
-func (s *Server) ignore(why ignored) { s.counts.ignored[why].Add(1) }
-
-type counters struct {
-	accepted, refused, unavailable, full, expired, malformed atomic.Uint64 // logins
-	ignored                                                  [numIgnored]atomic.Uint64
-	unset, unsaid                                            atomic.Uint64
-}
+func (s *Server) ignore(why ignored) { s.count(&s.counts.ignored[why]) }
 
 // Counts are counters of a Server.
 type Counts struct {
@@ -41,29 +34,46 @@ type Counts struct {
 	Ignored                                                  uint64 // datagrams without an answer
 }
 
-// Counts returns them.
-func (s *Server) Counts() Counts {
-	c := &s.counts
-	n := Counts{
-		Accepted: c.accepted.Load(), Refused: c.refused.Load(), Unavailable: c.unavailable.Load(), Full: c.full.Load(), Expired: c.expired.Load(),
-		Malformed: c.malformed.Load(),
-	}
-	for i := range c.ignored {
-		n.Ignored += c.ignored[i].Load()
-	}
-	return n
+// A counters is what a Server counts.
+type counters struct {
+	Counts        // but for Ignored, which is the sum of ignored
+	ignored       [numIgnored]uint64
+	unset, unsaid uint64
 }
 
-// login counts a login that the edge judged.
-func (c *counters) login(err error) {
+// count counts one of s.counts.
+func (s *Server) count(n *uint64) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	*n++
+}
+
+// counted returns what was counted.
+func (s *Server) counted() counters {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	return s.counts
+}
+
+// Counts returns the counters.
+func (s *Server) Counts() Counts {
+	c := s.counted()
+	for _, n := range c.ignored {
+		c.Ignored += n
+	}
+	return c.Counts
+}
+
+// judged counts a login that the edge judged.
+func (s *Server) judged(err error) {
 	var end *client.EndError
 	switch {
 	case err == nil:
-		c.accepted.Add(1)
+		s.count(&s.counts.Accepted)
 	case errors.As(err, &end) && end.Reason == client.Refused:
-		c.refused.Add(1)
+		s.count(&s.counts.Refused)
 	default:
-		c.unavailable.Add(1)
+		s.count(&s.counts.Unavailable)
 	}
 }
 
@@ -98,47 +108,33 @@ func (s *Server) viewers() (circuits, waiting int) {
 
 // Metrics returns the metrics of the listener.
 func (s *Server) Metrics() []telemetry.Metric {
-	of := telemetry.Group[viewer.Stats]{Prefix: "dnp.lludp.", Read: s.stats}
+	type figures struct {
+		viewer.Stats
+		counters
+		unsent uint64
+	}
+	of := telemetry.NewGroup("dnp.lludp.", func() figures { return figures{s.stats(), s.counted(), s.unsent()} })
+	t := &of.All
 	return []telemetry.Metric{
 		telemetry.GaugeBy("dnp.lludp.viewers", "{viewer}", "Viewers of Second Life or OpenSimulator; login = logged in, without a circuit yet.", "kind", func(observe func(string, float64)) {
 			circuits, waiting := s.viewers()
 			observe("circuit", float64(circuits))
 			observe("login", float64(waiting))
 		}),
-		telemetry.CounterBy("dnp.lludp.logins", "{login}", "Logins of viewers, by outcome; expired = no circuit followed.", "outcome", func(observe func(string, uint64)) {
-			c := s.Counts()
-			observe("accepted", c.Accepted)
-			observe("refused", c.Refused)
-			observe("unavailable", c.Unavailable)
-			observe("full", c.Full)
-			observe("malformed", c.Malformed)
-			observe("expired", c.Expired)
+		of.CounterBy("logins", "{login}", "Logins of viewers, by outcome; expired = no circuit followed.", "outcome", telemetry.Parts{
+			"accepted": &t.Accepted, "refused": &t.Refused, "unavailable": &t.Unavailable, "full": &t.Full, "malformed": &t.Malformed, "expired": &t.Expired,
 		}),
-		telemetry.CounterBy("dnp.lludp.ignored", "{datagram}", "Datagrams by LLUDP that got no answer, by reason.", "reason", func(observe func(string, uint64)) {
-			for i := range s.counts.ignored {
-				observe(ignored(i).String(), s.counts.ignored[i].Load())
-			}
-		}),
-		of.InOut("packets", "{packet}", "Packets from and to viewers.", func(t *viewer.Stats) (in, out uint64) { return t.Circuits.PacketsIn, t.Circuits.PacketsOut }),
-		of.InOut("io", "By", "Bytes of packets from and to viewers.", func(t *viewer.Stats) (in, out uint64) { return t.Circuits.BytesIn, t.Circuits.BytesOut }),
-		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind", func(t *viewer.Stats, observe func(string, uint64)) {
-			observe("full", t.Objects)
-			observe("move", t.Moves)
-			observe("kill", t.Kills)
-			observe("repeat", t.Repeats)
-		}),
-		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", func(t *viewer.Stats) uint64 { return t.Asked }),
-		of.Counter("writes", "{value}", "Values that viewers set.", func(t *viewer.Stats) uint64 { return t.Writes }),
-		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", func(t *viewer.Stats) uint64 { return t.Said }),
-		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind", func(t *viewer.Stats, observe func(string, uint64)) {
-			observe("packet", t.Circuits.Lost)
-			observe("message", t.GivenUp)
-		}),
-		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason", func(t *viewer.Stats, observe func(string, uint64)) {
-			telemetry.Named[viewer.DropReason](observe, t.Drops[:])
-			observe("unsent", s.unsent())
-			observe("unset", s.counts.unset.Load())
-			observe("unsaid", s.counts.unsaid.Load())
-		}),
+		of.CounterBy("ignored", "{datagram}", "Datagrams by LLUDP that got no answer, by reason.", "reason", telemetry.Named[ignored](t.ignored[:])),
+		of.InOut("packets", "{packet}", "Packets from and to viewers.", &t.Circuits.PacketsIn, &t.Circuits.PacketsOut),
+		of.InOut("io", "By", "Bytes of packets from and to viewers.", &t.Circuits.BytesIn, &t.Circuits.BytesOut),
+		of.CounterBy("objects", "{object}", "Objects sent to viewers, by kind; repeat = of those, because a viewer did not confirm them in time.", "kind",
+			telemetry.Parts{"full": &t.Objects, "move": &t.Moves, "kill": &t.Kills, "repeat": &t.Repeats}),
+		of.Counter("asked", "{object}", "Objects that viewers asked for because they lacked them.", &t.Asked),
+		of.Counter("writes", "{value}", "Values that viewers set.", &t.Writes),
+		of.Counter("said", "{message}", "Chat messages of viewers, which game servers get.", &t.Said),
+		of.CounterBy("lost", "{packet}", "Packets that viewers did not confirm; message = given up for good.", "kind",
+			telemetry.Parts{"packet": &t.Circuits.Lost, "message": &t.GivenUp}),
+		of.CounterBy("drops", "{drop}", "What viewers sent, or what was to be sent to them, that was dropped, by reason.", "reason",
+			telemetry.Named[viewer.DropReason](t.Drops[:]), telemetry.Parts{"unsent": &t.unsent, "unset": &t.unset, "unsaid": &t.unsaid}),
 	}
 }

@@ -234,12 +234,12 @@ func (p *peer) call(c viewer.Call) {
 	case viewer.Set:
 		s := c.Object.State().(state)
 		if s.SetAt(c.Index, c.Value) != nil {
-			p.server.counts.unset.Add(1)
+			p.server.count(&p.server.counts.unset)
 		}
 		p.do(func() { p.core.Written(c.Object) })
 	case viewer.Send:
 		if p.client.Send(c.Data) != nil {
-			p.server.counts.unsaid.Add(1)
+			p.server.count(&p.server.counts.unsaid)
 		}
 	case viewer.Own:
 		p.show(c.Agent)

@@ -51,12 +51,14 @@ type Server struct {
 	cfg     Config
 	socket  *udp.Socket
 	addr    netip.AddrPort
-	counts  counters
 	scratch wire.Scratch     // of the goroutine of the socket
 	writers chan *udp.Writer // those that no viewer uses
 	serving sync.WaitGroup
 	ctx     context.Context // ends with the Server; of logins by UDP
 	cancel  context.CancelFunc
+
+	counting sync.Mutex // guards counts, to which the goroutines of HTTP, of the socket and of viewers add
+	counts   counters
 
 	// mu guards the rest. Viewers come and go in goroutines of their own; the goroutine of the socket looks addresses up.
 	mu      sync.RWMutex
@@ -259,7 +261,7 @@ func (s *Server) joinDirectly(from netip.AddrPort, o wire.Opening, datagram []by
 		s.peers[from] = p
 	}
 	s.mu.Unlock()
-	s.counts.login(err)
+	s.judged(err)
 	switch {
 	case fits:
 		s.serve(p)
@@ -284,7 +286,7 @@ func (s *Server) expire(p *peer) bool {
 	if !s.logins.remove(p) {
 		return false
 	}
-	s.counts.expired.Add(1)
+	s.count(&s.counts.Expired)
 	return true
 }
 

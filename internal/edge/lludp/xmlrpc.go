@@ -14,7 +14,7 @@ const (
 	requestMax  = 32 << 10 // bytes
 	depthMax    = 12       // elements in each other
 	elementsMax = 1024
-	textMax     = 4 << 10 // bytes of one value
+	textMax     = 4 << 10 // bytes of a text between tags
 )
 
 // Errors of parseCall. They are static, because hostile input must not cost more than needed.
@@ -40,85 +40,70 @@ func parseCall(p []byte) (call, error) {
 	if len(p) > requestMax {
 		return call{}, errBounds
 	}
-	r := &callReader{d: xml.NewDecoder(bytes.NewReader(p)), call: call{members: map[string]string{}}}
-	for {
-		token, err := r.d.Token()
-		switch {
-		case errors.Is(err, io.EOF):
-			if r.call.method == "" || !r.whole {
-				return call{}, errForm
-			}
-			return r.call, nil
-		case err != nil:
-			return call{}, errForm
-		}
-		if err := r.token(token); err != nil {
-			return call{}, err
+	var c struct {
+		XMLName xml.Name `xml:"methodCall"`
+		Method  string   `xml:"methodName"`
+		Struct  *struct {
+			Members []struct {
+				Name  string `xml:"name"`
+				Value struct {
+					Text  string `xml:",chardata"`
+					Typed *struct {
+						XMLName xml.Name
+						Text    string `xml:",chardata"`
+					} `xml:",any"`
+				} `xml:"value"`
+			} `xml:"member"`
+		} `xml:"params>param>value>struct"`
+	}
+	d := xml.NewTokenDecoder(&boundedTokens{d: xml.NewDecoder(bytes.NewReader(p))})
+	err := d.Decode(&c)
+	for err == nil {
+		_, err = d.Token() // what follows has to be XML, too
+	}
+	switch {
+	case errors.Is(err, errBounds), errors.Is(err, errDirective):
+		return call{}, err
+	case !errors.Is(err, io.EOF), c.Method == "", c.Struct == nil:
+		return call{}, errForm
+	}
+	all := call{strings.TrimSpace(c.Method), map[string]string{}}
+	for _, m := range c.Struct.Members {
+		if v := m.Value.Typed; v == nil {
+			all.members[m.Name] = m.Value.Text
+		} else if t := v.XMLName.Local; t != "array" && t != "struct" {
+			all.members[m.Name] = v.Text
 		}
 	}
+	return all, nil
 }
 
-// A callReader follows the elements of a call.
-type callReader struct {
-	d        *xml.Decoder
-	path     []string
-	elements int
-	text     strings.Builder
-	name     string // of the member
-	typed    bool   // the value of the member has a type
-	whole    bool   // the struct has ended
-	call     call
+// boundedTokens are the tokens of a call within the bounds.
+type boundedTokens struct {
+	d               *xml.Decoder
+	depth, elements int
 }
 
-// memberDepth is how many elements are around a member of the struct, which has its own.
-const memberDepth = 6
-
-var memberPath = [memberDepth]string{"methodCall", "params", "param", "value", "struct", "member"}
-
-// inMember reports whether the reader is in a member, below it by so many elements.
-func (r *callReader) inMember(below int) bool {
-	return len(r.path) == memberDepth+below && [memberDepth]string(r.path) == memberPath
-}
-
-func (r *callReader) token(token xml.Token) error {
+// Token implements xml.TokenReader.
+func (b *boundedTokens) Token() (xml.Token, error) {
+	token, err := b.d.Token()
 	switch t := token.(type) {
 	case xml.Directive:
-		return errDirective
+		return nil, errDirective
 	case xml.StartElement:
-		if r.elements++; r.elements > elementsMax || len(r.path) >= depthMax {
-			return errBounds
-		}
-		r.path = append(r.path, t.Name.Local)
-		r.text.Reset()
-		r.typed = r.typed || r.inMember(2)
-	case xml.CharData:
-		if r.text.Len()+len(t) > textMax {
-			return errBounds
-		}
-		r.text.Write(t)
+		b.depth++
+		b.elements++
 	case xml.EndElement:
-		r.end(t.Name.Local)
-		r.path = r.path[:len(r.path)-1]
-		r.text.Reset()
+		b.depth--
+	case xml.CharData:
+		if len(t) > textMax {
+			return nil, errBounds
+		}
 	}
-	return nil
-}
-
-// end takes the end of the last element of the path.
-func (r *callReader) end(element string) {
-	text := r.text.String()
-	switch {
-	case len(r.path) == 2 && element == "methodName" && r.path[0] == "methodCall":
-		r.call.method = strings.TrimSpace(text)
-	case r.inMember(1) && element == "name":
-		r.name, r.typed = text, false
-	case r.inMember(1) && element == "value" && !r.typed:
-		r.call.members[r.name] = text
-	case r.inMember(2) && r.path[memberDepth] == "value" && element != "array" && element != "struct":
-		r.call.members[r.name] = text
-	case len(r.path) == memberDepth-1 && element == "struct":
-		r.whole = true
+	if b.depth > depthMax || b.elements > elementsMax {
+		return nil, errBounds
 	}
+	return token, err
 }
 
 // A member is a member of a struct in XML-RPC, or an entry of a map in LLSD.

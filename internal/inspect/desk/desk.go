@@ -95,10 +95,12 @@ func (d *Desk) Answer(reply string, v any) { _ = d.bus.Publish(bus.JSON(reply, v
 
 // Metric returns the metric of the requests, whose name begins with dnp.relay or dnp.edge.
 func (d *Desk) Metric() telemetry.Metric {
-	of := telemetry.Group[inspect.LimiterCounts]{Prefix: "dnp." + d.role + ".inspect.", Read: func() inspect.LimiterCounts {
+	of := telemetry.NewGroup("dnp."+d.role+".inspect.", func() inspect.LimiterCounts {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.limiter.Counts
-	}}
-	return of.CounterBy("requests", "{request}", "Requests of people who look at the deployment, by outcome.", "outcome", (*inspect.LimiterCounts).Each)
+	})
+	c := &of.All
+	return of.CounterBy("requests", "{request}", "Requests of people who look at the deployment, by outcome.", "outcome",
+		telemetry.Parts{"answered": &c.Answered, "busy": &c.Busy, "dropped": &c.Dropped, "malformed": &c.Malformed})
 }

@@ -1,8 +1,6 @@
 package desk
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -69,10 +67,8 @@ func TestDesk(t *testing.T) {
 		if got := said(); taken != 100 || len(got) != 10 || got[0] != busy {
 			t.Errorf("%d of 200 requests at once are taken, %d are told that the node is busy", taken, len(got))
 		}
-		var counts error
-		d.limiter.Counts.Each(func(outcome string, n uint64) { counts = errors.Join(counts, fmt.Errorf("%s %d", outcome, n)) })
-		if got := counts.Error(); got != "answered 102\nbusy 10\ndropped 90\nmalformed 1" {
-			t.Errorf("counted: %s", got)
+		if got, want := d.limiter.Counts, (inspect.LimiterCounts{Answered: 102, Busy: 10, Dropped: 90, Malformed: 1}); got != want {
+			t.Errorf("counted %+v, want %+v", got, want)
 		}
 	})
 }
