@@ -1,5 +1,5 @@
-# The targets that people and .ci/run use. They need Go, make and bash; the race
-# detector of `make test` needs a C compiler too.
+# The targets that people and .ci/run use. They need Go, make and bash; `make race-test`
+# needs a C compiler too.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -24,14 +24,15 @@ BENCHJSON ?= tmp/bench.json
 CARRIERCASE ?= 100,20,200,1
 PROFILECASE ?= 100,20,200,1
 
-# What plays in one goroutine is tested without the race detector, which finds nothing there and makes it ten times as slow: the tests of
-# pure packages, and those tests of MIXED packages whose names SIMULATED has. internal/arch checks these three lists.
+# make race-test leaves out what plays in one goroutine, where the race detector finds nothing and takes ten times as long: the tests of
+# pure packages, and in all packages the tests whose names SIMULATED has. internal/arch checks both lists.
 PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox replication replication/view replication/payload cluster cluster/forward \
 	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top internal/latency interest
 space := $(subst ,, )
-MIXED := internal/systest dnp/dnptest sessionlog/quorumlog
-SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive)$$
+SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive|Laps|LapsOfClient|LapsWithoutRule)$$
+# The tests of ENGINE start the editor of Godot 3, many times.
+ENGINE := ^TestGodot(Client|Game|Flock|Readme)
 
 # WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
 WHILE_COMPILING := trap 'kill $$says' EXIT; { sleep 2; echo "Compiling: a minute or two if Go's build cache is empty."; while sleep 20; do echo "Still compiling ($$SECONDS s)."; done; } >&2 & says=$$!;
@@ -59,20 +60,28 @@ run: ## Run everything in one process, with demo states (ARGS="--no-demo" and so
 build: ## Build relay, edge and dnpctl into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-.PHONY: test test-race test-pure test-simulated test-testbed
-test: test-race test-pure test-simulated test-testbed ## Run all tests, those with goroutines with the race detector, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name -v" and so on)
+# TEST runs go test, a line for each package, and at the end says what failed and what was skipped, with reasons. It gives the tests the
+# programs, which it builds before, so that each package does not link them anew.
+PROGRAMS := bin/test
+TEST = DNP_TEST_PROGRAMS="$(CURDIR)/$(PROGRAMS)" "$(CURDIR)/bin/gotestsum" --format pkgname --format-hide-empty-pkg -- -timeout 20m
 
-test-race:
-	$(GO) test -race -p 4 -timeout 20m -skip '$(SIMULATED)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -vxE '[^/]+/[^/]+/[^/]+/($(subst $(space),|,$(strip $(PURE))))') # the longest begins first
+.PHONY: test-programs
+test-programs:
+	@$(WHILE_COMPILING) $(GO) build -o $(PROGRAMS)/ ./cmd/... && $(GO) -C testbed build -o ../bin/ gotest.tools/gotestsum && $(GO) list $(RACE) -test -export ./... >/dev/null
 
-test-pure:
-	$(GO) test -timeout 20m $(ARGS) $(PURE:%=./%)
+.PHONY: test
+test: test-programs ## Run all tests but those of engines, browsers, images and clusters, and few rounds of the simulations, of which make sim plays more (ARGS="-run Name" and so on)
+	@$(TEST) -p 4 -skip '$(ENGINE)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -v /systest$$) # the longest begins first
 
-test-simulated:
-	$(GO) test -timeout 20m -run '$(SIMULATED)' $(ARGS) $(MIXED:%=./%)
+.PHONY: race-test
+race-test: RACE := -race
+race-test: test-programs ## Run the tests with goroutines with the race detector, those of testbed, too, in 10 minutes; it needs a C compiler
+	@$(TEST) -p 4 $(RACE) -skip '$(SIMULATED)|$(ENGINE)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -vxE '[^/]+/[^/]+/[^/]+/($(subst $(space),|,$(strip $(PURE) internal/systest)))')
+	@cd testbed && $(TEST) $(RACE) $(ARGS) ./...
 
-test-testbed:
-	cd testbed && $(GO) test -race -timeout 20m $(ARGS) ./...
+.PHONY: godot-test
+godot-test: test-programs ## Test the addon for Godot 3, the game and the flock in an engine, in 2 minutes; needs godot3-server
+	@$(TEST) -count=1 -run '$(ENGINE)' $(ARGS) ./internal/systest
 
 .PHONY: clients-test
 clients-test: ## Test the TypeScript client: its codec, a simulated network, a real edge; needs Node 20 or newer and npm

@@ -130,12 +130,12 @@ var rules = map[string][]string{
 	"internal/proctest":  {"golang.org/x/sys"}, // runs programs that are measured or tested
 	"internal/arch":      {},
 	"internal/promises":  {}, // tests only
+	"internal/buildtest": {}, // the programs, for tests
 	"internal/mutants":   {}, // runs the go command, for tests only
 
 	"scripts/godot4":  {}, // writes the addon for Godot 4
 	"scripts/readme":  {}, // runs the blocks of READMEs
 	"scripts/release": {}, // makes archives
-	"scripts/skips":   {}, // reads the output of go test
 }
 
 // free are the folders whose packages put everything together.
