@@ -13,6 +13,10 @@ import (
 // does nothing at all after a deadline. The number is arbitrary.
 const pollWait = 200 * time.Microsecond
 
+// writeTries is how often a datagram is tried before the socket counts as full. A process that gets no processor time between the deadline
+// and the write has not tried; that this happens so many times in a row is as good as impossible.
+const writeTries = 1 + int(writeWait/pollWait)
+
 // A portableConn moves one datagram per system call through the net package.
 type portableConn struct {
 	conn     *net.UDPConn
@@ -105,14 +109,17 @@ func (p *portableConn) send(batch []outgoing) error {
 	if err := p.conn.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
 		return err
 	}
-	datagrams, bytes := 0, 0
+	datagrams, bytes, tries := 0, 0, writeTries
 	for i := range batch {
 		d := &batch[i]
 		err := p.write(d)
-		if errors.Is(err, os.ErrDeadlineExceeded) { // no room, or no time, and then the net package did not try
+		for n := 1; n < tries && errors.Is(err, os.ErrDeadlineExceeded); n++ { // no room, or no time, and then the net package did not try
 			p.counters.writeWaits.Add(1)
 			_ = p.conn.SetWriteDeadline(time.Now().Add(pollWait))
 			err = p.write(d)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			tries = 2 // there is no room
 		}
 		switch {
 		case err == nil:
