@@ -99,7 +99,8 @@ type Leases interface {
 	// which case none, some or all keyframes may be stored, with ErrQueueFull at once if more
 	// than the adapter's bound waits, or with ErrKeyframeSize. It tries for as long as the
 	// shard is held. batch and its bytes belong to the adapter from then on and must not be
-	// changed. done must not block. A holder stores nothing before it has loaded.
+	// changed. done must not block. A holder stores nothing before it has loaded. An empty batch
+	// is a question: after nil, the relay held the shard at a moment after the call.
 	Store(shard int, epoch uint64, batch []Keyframe, done func(error))
 
 	// Load brings all keyframes of a shard, in no order, as of the beginning of epoch:

@@ -235,9 +235,14 @@ func TestHoldStoreHandOverLoad(t *testing.T) {
 			big,
 			keyframes(2, "new"),
 			{{Space: "demo", Number: 3}, {Space: "demo", Number: 4}},
+			{},
 		} {
+			before := a.Stats().Answers[fence.OK]
 			if err := a.store(1, first.Epoch, batch); err != nil {
 				t.Fatal(err)
+			}
+			if a.Stats().Answers[fence.OK] == before {
+				t.Errorf("a batch of %d keyframes is said to be stored, and the store was not asked", len(batch))
 			}
 		}
 		stats := a.Stats()

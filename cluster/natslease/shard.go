@@ -193,11 +193,6 @@ func (s *shard) storeNext(now time.Time) {
 		return
 	}
 	b := s.batches[0]
-	if len(b.rest) == 0 {
-		s.finishBatch(nil)
-		s.storeNext(now)
-		return
-	}
 	if !s.lease.Store(now, s.token+1) {
 		return
 	}

@@ -46,7 +46,7 @@ func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 		s.hint(o.Holder, a)
 		return a
 	case cluster.ActionRenew:
-		return s.publish(ctx, jetstream.Expect(s.heartbeat(o), own(), o.ExpectHolder))
+		return s.publish(ctx, s.renewal(o))
 	case cluster.ActionStore:
 		return s.publish(ctx, s.batch(o)...)
 	case cluster.ActionRelease:
@@ -59,9 +59,12 @@ func (s *shard) ask(ctx context.Context, o op) cluster.Answer {
 
 // batch returns the messages of ActionStore: the keyframes, of which the first has the fence,
 // and the heartbeat, whose condition refuses an older batch of the same holder that arrives
-// late.
+// late. Without keyframes it is a renewal.
 func (s *shard) batch(o op) []*nats.Msg {
 	subjects := &s.l.cfg.Subjects
+	if len(o.keyframes) == 0 {
+		return []*nats.Msg{s.renewal(o)}
+	}
 	var all []*nats.Msg
 	for _, k := range o.keyframes {
 		m := s.message(subjects.StoreKeyframe(s.n, k.Space, k.Number), k.Data)
@@ -72,6 +75,10 @@ func (s *shard) batch(o op) []*nats.Msg {
 	}
 	jetstream.Expect(all[0], subjects.StoreOwn(s.n), o.ExpectHolder)
 	return append(all, jetstream.Expect(s.heartbeat(o), "", o.ExpectHeartbeat))
+}
+
+func (s *shard) renewal(o op) *nats.Msg {
+	return jetstream.Expect(s.heartbeat(o), s.l.cfg.Subjects.StoreOwn(s.n), o.ExpectHolder)
 }
 
 func (s *shard) heartbeat(o op) *nats.Msg {

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dnprelay/dnprelay/bus"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/subject"
 )
 
 // TestHangs makes one of two workers hang for a while.
@@ -114,5 +118,57 @@ func TestStoreLines(t *testing.T) {
 	}
 	if strings.Count(text.String(), "answers again") != 10 {
 		t.Errorf("a relay without shards cannot know that the store answers:\n%s", text.String())
+	}
+}
+
+// TestStandstill publishes while the process stands still for a second, in which another relay may have taken the shard: the publish waits
+// until the durable store says that it is still this relay's, or for 1.5 s.
+func TestStandstill(t *testing.T) {
+	const kept, taken = "a=9", "a=1"
+	for _, c := range []struct {
+		why      string
+		gap      time.Duration
+		answer   func(p *placed) // of the store, after 1 s
+		in, then string          // what is served before the answer and after it
+	}{
+		{"no time to lose the shard", standstill - time.Millisecond, func(*placed) {}, kept, kept},
+		{"the shard is its own", standstill, func(p *placed) { p.leases.asked[0](nil) }, taken, kept},
+		{"another relay took the shard", time.Minute, func(p *placed) {
+			p.leases.asked[0](cluster.ErrNotHeld)
+			p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardLost, Shard: loadedShard, Epoch: 10, Reason: cluster.ReasonTaken})
+		}, taken, ""},
+		{"too much waits to be stored", time.Minute, func(p *placed) { p.leases.asked[0](cluster.ErrQueueFull) }, taken, taken},
+		{"the store is silent", time.Minute, func(p *placed) { p.turn(confirmWait-time.Second, 0, 1) }, taken, kept},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			p := newPlaced(t)
+			p.acquire(10, 0)
+			l := p.loads("acquired", 1)
+			p.brings(l, keyframe(t, 2, 0, "a", 1))
+			p.ends(l, nil)
+			p.serves("loaded", taken)
+			p.leases.silent, p.leases.asked = true, nil
+
+			body := `{"op":"set","key":"a","values":{"n":9}}`
+			if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Publish(loadedSpace, ""), Data: []byte(body)}); err != nil {
+				t.Fatal(err)
+			}
+			wants := p.leases.wants
+			p.turn(0) // the message arrives
+			p.turn(c.gap, 0, 1)
+			p.serves("it goes on", c.in)
+			p.turn(time.Second/2, 0, 1)
+			p.turn(time.Second/2, 0, 1)
+			if p.leases.wants == wants {
+				t.Error("the leases believe that the workers stand still")
+			}
+			c.answer(p)
+			p.turn(0, 0, 1)
+			if want := strings.Fields(c.then); len(want) > 0 {
+				p.serves("after the answer", want...)
+			} else {
+				p.serves("after the answer")
+			}
+		})
 	}
 }

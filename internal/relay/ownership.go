@@ -19,6 +19,7 @@ type ownership struct {
 	shard    int
 	epoch    uint64
 	serving  bool
+	doubted  bool      // the worker stood still, and the durable store has not said since that the shard is its own
 	since    time.Time // when it began to serve; zero for the time of the relay's start
 	durable  bool      // the durable store answers
 	spaces   []*space  // in the order in which they began
@@ -146,6 +147,38 @@ func (w *Worker) lose(now time.Time, o *ownership) {
 		w.removeSpace(sp)
 	}
 	w.owned = slices.DeleteFunc(w.owned, func(x *ownership) bool { return x == o })
+}
+
+// A worker that has no turn for a while may have lost its shards without hearing of it. What it then applies to them, or tells of
+// them, is undone by the next holder, so it first asks the durable store whether they are still its own.
+const (
+	standstill  = time.Second             // others take a shard after 2.5 s
+	confirmWait = 1500 * time.Millisecond // for a store that does not answer
+)
+
+// doubtAfter asks about all shards of a worker that had no turn for the time gap.
+func (w *Worker) doubtAfter(now time.Time, gap time.Duration) {
+	if gap < standstill || w.relay.cfg.Leases == nil {
+		return
+	}
+	w.doubtEnd = now.Add(confirmWait)
+	for _, o := range w.owned {
+		if !o.serving {
+			continue
+		}
+		o.doubted = true
+		shard, epoch := o.shard, o.epoch
+		w.relay.cfg.Leases.Store(shard, epoch, []cluster.Keyframe{}, func(err error) {
+			if err == nil {
+				w.command(shard, epoch, func(_ time.Time, o *ownership) { o.doubted = false })
+			}
+		})
+	}
+}
+
+// doubts reports whether a shard may not be the worker's own any more. Messages wait for the answer, and nothing is sent.
+func (w *Worker) doubts(now time.Time) bool {
+	return now.Before(w.doubtEnd) && slices.ContainsFunc(w.owned, func(o *ownership) bool { return o.serving && o.doubted })
 }
 
 // stopServing ends the subscriptions to the shard and the answers for it.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,8 @@ type Worker struct {
 	spaces   map[string]*space
 	due      *heap.Heap[*space]
 	headsDue time.Time
+	turned   time.Time // when the last turn began
+	doubtEnd time.Time // until when the worker waits for its leases after it stood still
 	counts   Counts
 	past     replication.StoreStats // of spaces that this worker no longer has
 
@@ -120,11 +123,16 @@ func (w *Worker) finish(now time.Time) {
 // Turn handles what was posted and does what is due, all at the time now. It returns when
 // it must be called again at the latest.
 func (w *Worker) Turn(now time.Time) (next time.Time) {
+	w.doubtAfter(now, now.Sub(w.turned))
+	w.turned = now
 	for i, do := range w.commands.Take() {
 		do(now)
 		if i%placeCommands == placeCommands-1 {
 			w.placeAll(now)
 		}
+	}
+	if w.doubts(now) {
+		return earliest(w.doubtEnd, w.advancePlacement(now), w.loads.advance(now))
 	}
 	w.inbox.Take(func(p posted) {
 		if o := w.served(p.shard); o != nil { // only the holder of the shard answers
@@ -165,17 +173,14 @@ func (w *Worker) advance(now time.Time) time.Time {
 		w.answerWaiting(now, sp)
 		w.plan(sp)
 	}
-	next := w.advanceHeads(now)
-	for _, at := range [...]time.Time{w.advancePlacement(now), w.loads.advance(now), w.advanceDurable(now), w.advancePresence(now)} {
-		if at.Before(next) {
-			next = at
-		}
-	}
+	next := earliest(w.advanceHeads(now), w.advancePlacement(now), w.loads.advance(now), w.advanceDurable(now), w.advancePresence(now))
 	if sp, ok := w.due.First(); ok && sp.due.Before(next) {
 		next = sp.due
 	}
 	return next
 }
+
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
 // plan has a space advanced when its store wants that, or a request for repair that waits. It
 // is called after every call of the store.

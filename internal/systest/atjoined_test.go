@@ -219,6 +219,9 @@ func (n *newcomers) plain() {
 	}); err != nil {
 		n.Fatal(err)
 	}
+	if err := nc.FlushTimeout(patience); err != nil { // otherwise clients may have joined before the server knows the subscription
+		n.Fatal(err)
+	}
 	act := func(name string) {
 		if n.heard.Add(1)%2 == 0 {
 			n.ask(nc, subjects.Publish("s", ""), fmt.Sprintf(`{"op":"kick","client":%q}`, name))

@@ -3,7 +3,6 @@ package systest
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -27,9 +26,6 @@ func newChaosNumbered(g *ring, seed uint64) *chaosNumbered {
 		return nil
 	}
 	x := &chaosNumbered{g: g, rng: rand.New(rand.NewPCG(seed, 29)), game: newLeverGame(g.world)}
-	x.game.stood = func(relay string) bool {
-		return slices.ContainsFunc(g.relays, func(r *simRelay) bool { return r.node == relay && g.net.Now().Sub(r.wokeAt) < time.Second })
-	}
 	x.begin()
 	g.net.Every(200*time.Millisecond, func() bool {
 		if !x.over {

@@ -22,7 +22,6 @@ type leverGame struct {
 	w          *world
 	players    []*numberedPlayer
 	correction uint16
-	stood      func(relay string) bool // whether a relay, by its name on the bus, stood still and has just gone on; nil for never
 	problems   []string
 }
 
@@ -194,7 +193,7 @@ func (g *leverGame) published(from string, data []byte) {
 		switch {
 		case p.writes[n] == nil:
 			g.failf("the relay tells of %d, which the client did not write to %s", n, place)
-		case p.left && (g.stood == nil || !g.stood(from)): // without a relay that answers, the edge says that the client left after 5 s
+		case p.left:
 			g.failf("the relay applies %d, which the client wrote to %s, after it told that the client left", n, place)
 		case term.heard[n] > 1:
 			g.failf("the relay tells %d times of %d in epoch %d, which the client wrote once to %s", term.heard[n], n, e.Epoch, place)

@@ -138,7 +138,7 @@ func (g *ring) wake(r *simRelay) {
 	if !r.paused || r.dead {
 		return
 	}
-	r.paused, r.wokeAt = false, g.net.Now()
+	r.paused = false
 	asleep := r.asleep
 	r.asleep = nil
 	for _, turn := range asleep {

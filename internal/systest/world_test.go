@@ -135,7 +135,6 @@ type simRelay struct {
 	times  int       // how often it could hear that; 0 while it is dead, paused, stuck or off the bus
 	leaves bool      // it has told the others that it leaves
 	asleep []func()  // turns that became due while it was paused
-	wokeAt time.Time // when its last pause ended
 }
 
 // startRelay starts a relay that holds every shard, in a higher epoch than every earlier relay.
