@@ -63,7 +63,7 @@ build: ## Build relay, edge and dnpctl into bin/
 # TEST runs go test, a line for each package, and at the end says what failed and what was skipped, with reasons. It gives the tests the
 # programs, which it builds before, so that each package does not link them anew.
 PROGRAMS := bin/test
-TEST = DNP_TEST_PROGRAMS="$(CURDIR)/$(PROGRAMS)" "$(CURDIR)/bin/gotestsum" --format pkgname --format-hide-empty-pkg -- -timeout 20m
+TEST = DNP_TEST_PROGRAMS="$(CURDIR)/$(PROGRAMS)" "$(CURDIR)/bin/gotestsum" --format pkgname --format-hide-empty-pkg $(if $(RACE),--hide-summary skipped) -- -timeout 20m
 
 .PHONY: test-programs
 test-programs:
@@ -75,7 +75,7 @@ test: test-programs ## Run all tests but those of engines, browsers, images and 
 
 .PHONY: race-test
 race-test: RACE := -race
-race-test: test-programs ## Run the tests with goroutines with the race detector, those of testbed, too, in 10 minutes; it needs a C compiler
+race-test: test-programs ## Run the tests with goroutines with the race detector, those of testbed, too, in 6 minutes; it needs a C compiler
 	@$(TEST) -p 4 $(RACE) -skip '$(SIMULATED)|$(ENGINE)' $(ARGS) ./internal/systest $$($(GO) list ./... | grep -vxE '[^/]+/[^/]+/[^/]+/($(subst $(space),|,$(strip $(PURE) internal/systest)))')
 	@cd testbed && $(TEST) $(RACE) $(ARGS) ./...
 

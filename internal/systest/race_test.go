@@ -1,0 +1,6 @@
+//go:build race
+
+package systest
+
+// raceDetector reports whether the race detector watches this test binary.
+const raceDetector = true
