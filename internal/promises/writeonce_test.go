@@ -33,6 +33,7 @@ func (w *world) referee() *referee {
 	r := &referee{w: w, events: map[string]int{}}
 	plain, err := w.nc.Subscribe("dnp.v1.event.demo", r.plain)
 	w.must(err)
+	w.must(w.nc.Flush())
 	w.Cleanup(func() { _ = plain.Unsubscribe() })
 	w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindJoined, publisher.KindChanged, publisher.KindMissed}}, r.hear)
 	return r

@@ -36,6 +36,9 @@ func TestAdapter(t *testing.T) {
 	if _, err := s.game.Subscribe(s.subjects.From("s", "*"), func(m bus.Msg) { from <- m }); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.game.Flush(patience); err != nil {
+		t.Fatal(err)
+	}
 	messages, told := make(chan string, 1), make(chan string, 10)
 	home := netip.MustParseAddr("192.0.2.1")
 	join := func() (*client.Client, error) {
