@@ -220,7 +220,7 @@ func TestTwoKeyframesOfOneKey(t *testing.T) {
 		}
 		p.ends(load, nil)
 		p.serves("both were loaded", "a=2", "b=3")
-		p.turn(time.Second, 0, 1)
+		p.turn(time.Second/2, 0, 1)
 		if s := p.leases.stored; len(s) != 1 || s[0].Number != older.Number || s[0].Data != nil || s[0].Space != loadedSpace {
 			t.Errorf("the durable store gets %v, want the end of %d", s, older.Number)
 		}

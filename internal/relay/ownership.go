@@ -156,29 +156,35 @@ const (
 	confirmWait = 1500 * time.Millisecond // for a store that does not answer
 )
 
-// doubtAfter asks about all shards of a worker that had no turn for the time gap.
-func (w *Worker) doubtAfter(now time.Time, gap time.Duration) {
-	if gap < standstill || w.relay.cfg.Leases == nil {
-		return
-	}
-	w.doubtEnd = now.Add(confirmWait)
-	for _, o := range w.owned {
-		if !o.serving {
-			continue
-		}
-		o.doubted = true
-		shard, epoch := o.shard, o.epoch
-		w.relay.cfg.Leases.Store(shard, epoch, []cluster.Keyframe{}, func(err error) {
-			if err == nil {
-				w.command(shard, epoch, func(_ time.Time, o *ownership) { o.doubted = false })
-			}
-		})
-	}
+// A doubt is what a worker does about that.
+type doubt struct {
+	worker *Worker
+	turned time.Time // when the last turn began
+	end    time.Time // until when the worker waits for the store
 }
 
-// doubts reports whether a shard may not be the worker's own any more. Messages wait for the answer, and nothing is sent.
-func (w *Worker) doubts(now time.Time) bool {
-	return now.Before(w.doubtEnd) && slices.ContainsFunc(w.owned, func(o *ownership) bool { return o.serving && o.doubted })
+// turn begins a turn. It reports whether a shard may not be the worker's own any more: messages wait for the answer, and nothing is sent.
+func (d *doubt) turn(now time.Time) bool {
+	if now.Sub(d.turned) >= standstill && d.worker.relay.cfg.Leases != nil {
+		d.end = now.Add(confirmWait)
+		for _, o := range d.worker.owned {
+			if o.serving {
+				d.ask(o)
+			}
+		}
+	}
+	d.turned = now
+	return now.Before(d.end) && slices.ContainsFunc(d.worker.owned, func(o *ownership) bool { return o.serving && o.doubted })
+}
+
+func (d *doubt) ask(o *ownership) {
+	o.doubted = true
+	shard, epoch := o.shard, o.epoch
+	d.worker.relay.cfg.Leases.Store(shard, epoch, []cluster.Keyframe{}, func(err error) {
+		if err == nil {
+			d.worker.command(shard, epoch, func(_ time.Time, o *ownership) { o.doubted = false })
+		}
+	})
 }
 
 // stopServing ends the subscriptions to the shard and the answers for it.

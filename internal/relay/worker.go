@@ -46,8 +46,6 @@ type Worker struct {
 	spaces   map[string]*space
 	due      *heap.Heap[*space]
 	headsDue time.Time
-	turned   time.Time // when the last turn began
-	doubtEnd time.Time // until when the worker waits for its leases after it stood still
 	counts   Counts
 	past     replication.StoreStats // of spaces that this worker no longer has
 
@@ -60,6 +58,7 @@ type Worker struct {
 	loads loads
 
 	place placement
+	doubt doubt
 
 	parser payload.Parser // of publishes
 
@@ -85,7 +84,7 @@ func newWorker(r *Relay, index int) *Worker {
 		quota: quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Workers)},
 		sleep: turn.NewWake(),
 	}
-	w.wake, w.loads.worker = w.sleep.Wake, w
+	w.wake, w.loads.worker, w.doubt.worker = w.sleep.Wake, w, w
 	woken := func() { w.wake() }
 	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
 	w.place = newPlacement(woken)
@@ -123,16 +122,14 @@ func (w *Worker) finish(now time.Time) {
 // Turn handles what was posted and does what is due, all at the time now. It returns when
 // it must be called again at the latest.
 func (w *Worker) Turn(now time.Time) (next time.Time) {
-	w.doubtAfter(now, now.Sub(w.turned))
-	w.turned = now
 	for i, do := range w.commands.Take() {
 		do(now)
 		if i%placeCommands == placeCommands-1 {
 			w.placeAll(now)
 		}
 	}
-	if w.doubts(now) {
-		return earliest(w.doubtEnd, w.advancePlacement(now), w.loads.advance(now))
+	if w.doubt.turn(now) {
+		return earliest(w.doubt.end, w.advancePlacement(now), w.loads.advance(now))
 	}
 	w.inbox.Take(func(p posted) {
 		if o := w.served(p.shard); o != nil { // only the holder of the shard answers

@@ -197,9 +197,8 @@ func TestGodotNATSLongLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
 	served := make(chan struct{})
-	t.Cleanup(func() { <-served })
+	t.Cleanup(func() { l.Close(); <-served })
 	go func() {
 		defer close(served)
 		c, err := l.Accept()
@@ -217,5 +216,4 @@ func TestGodotNATSLongLine(t *testing.T) {
 	p := scriptNATS(t, "", l.Addr().String())
 	p.ends(0, "open: True")
 	p.clean()
-	l.Close()
 }

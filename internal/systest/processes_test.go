@@ -92,16 +92,15 @@ func start(t *testing.T, name string, args ...string) *process {
 			}
 		}
 	}
-	return startCommand(t, exec.Command(buildtest.Program(t, name), args...))
-}
-
-// startCommand starts a command that ends with the test at the latest. With the race detector it skips the test: the programs do not have it, and
-// what is left in this process is the NATS server, which is then so slow that relays lose their shards.
-func startCommand(t *testing.T, cmd *exec.Cmd) *process {
-	t.Helper()
 	if raceDetector {
 		t.Skip("it starts programs, in which the race detector is not; make test runs it")
 	}
+	return startCommand(t, exec.Command(buildtest.Program(t, name), args...))
+}
+
+// startCommand starts a command that ends with the test at the latest.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{T: t, cmd: cmd, output: &lockedBuffer{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = patience // a process that the command started and left may have its output
