@@ -81,6 +81,13 @@ func peers(t *testing.T, s stores, renew time.Duration, names []string) (all []p
 			}
 		}})
 	}
+	t.Cleanup(func() {
+		for _, n := range nodes {
+			if t.Failed() {
+				t.Logf("%s: %+v", n.cfg.Node, n.Servers())
+			}
+		}
+	})
 	for _, n := range nodes {
 		n.sees(t, s.away...)
 	}

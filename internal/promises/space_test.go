@@ -140,7 +140,7 @@ func (w *world) ttl() {
 	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindExpired}}, nil)
 	var in inbox
 	c := w.dial(w.path(), ears{message: in.take})
-	if a := w.ask("publish.demo", `{"op":"put","key":"ttl","ttl":"1s","farewell":"ttl is over","values":[{"type":"uint8","value":1}]}`); a.Error != nil {
+	if a := w.ask("publish.demo", `{"op":"put","key":"ttl","values":[{"type":"uint8","value":1}]}`); a.Error != nil {
 		w.Fatal(a.code())
 	}
 	_, err := c.Await(w.ctx, "ttl")
