@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -193,19 +194,15 @@ func openReader(running context.Context, s *Space, cursor *Cursor) (*reader, err
 		cursor.at.Made, cursor.at.Stream = made, 0
 	}
 	cfg := jetstream.ConsumerConfig{
-		FilterSubject: s.p.subjects.From(s.name, "*"), DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy,
+		Name: rand.Text(), FilterSubject: s.p.subjects.From(s.name, "*"), DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerIdle,
 	}
 	if cursor.at.Stream != 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, cursor.at.Stream+1
 	}
-	consumer, err := stream.CreateConsumer(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{nc: s.p.nc, consumer: consumer.CachedInfo().Name}
-	if err := r.start(ctx, stream, consumer); err != nil {
-		r.deleteConsumer()
+	r := &reader{nc: s.p.nc, consumer: cfg.Name}
+	if err := r.start(ctx, stream, cfg); err != nil {
+		r.deleteConsumer() // the server may have made it although its answer did not come
 		return nil, err
 	}
 	reading, stop := context.WithCancel(running)
@@ -214,10 +211,17 @@ func openReader(running context.Context, s *Space, cursor *Cursor) (*reader, err
 	return r, nil
 }
 
-// start begins to read. A consumer ends with its stream, so the stream that the server names after
+// start makes the consumer and begins to read. A consumer ends with its stream, so the stream that the server names after
 // the consumer exists is the one that the consumer reads.
-func (r *reader) start(ctx context.Context, stream jetstream.Stream, c jetstream.Consumer) (err error) {
+func (r *reader) start(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig) error {
 	made := stream.CachedInfo().Created
+	// It waits for the answer even if the game server ends: to delete a consumer that the server is about to make is of no use.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	c, err := stream.CreateConsumer(making, cfg)
+	if err != nil {
+		return err
+	}
 	if has, err := stream.Info(ctx); err != nil {
 		return err
 	} else if !has.Created.Equal(made) {
