@@ -146,7 +146,7 @@ func (o *outage) lines() (counts []int) {
 
 // elsewhere matches lines about gossip and Redis, which do not use NATS. On a machine without time for them they fail
 // meanwhile, so they have a bound of their own.
-var elsewhere = regexp.MustCompile(`msg=gossip |msg="Redis `)
+var elsewhere = regexp.MustCompile(`msg="?(gossip|Redis)\b`)
 
 // check requires that each node has logged a few lines since then, the last of them about the end of the outage. A
 // warning whose end is still to come counts for two lines.

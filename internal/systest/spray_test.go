@@ -43,6 +43,7 @@ type pair struct {
 	addrs    []netip.AddrPort
 	keyDelay time.Duration     // until a changed gossip key is in use; 0 for that of production
 	client   dnptest.Behaviour // of the clients
+	peers    []*dnptest.Peer
 }
 
 func newPair(t *testing.T) *pair { return newPairWith(t, keyFile(t, 0), 0) }
@@ -57,6 +58,24 @@ func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	}
 	p.add("e1", keys)
 	p.add("e2", keys)
+	var mu sync.Mutex
+	var left []string
+	if _, err := p.stack.game.Subscribe(p.subjects.Event("s"), func(m bus.Msg) {
+		if bytes.Contains(m.Data, []byte(`"left"`)) {
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, string(m.Data))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if mu.Lock(); t.Failed() {
+			p.tellAll()
+			t.Logf("clients that left: %q", left)
+		}
+		mu.Unlock()
+	})
 	p.meet()
 	return p
 }
@@ -143,7 +162,8 @@ func (p *pair) balance(pick func() netip.AddrPort) (*balancer, *dnptest.Peer) {
 	p.Helper()
 	b := newBalancer(p.T, pick)
 	b.strict = true
-	return b, runClient(p.T, b.addr(), p.client, dnptest.App{})
+	p.peers = append(p.peers, runClient(p.T, b.addr(), p.client, dnptest.App{}))
+	return b, p.peers[len(p.peers)-1]
 }
 
 // A sharedLog is a memlog for several goroutines in real time. Its mutex stands for the single
@@ -254,6 +274,21 @@ func TestSpray(t *testing.T) {
 	p.tellStats()
 }
 
+// tellAll logs what clients and edges have counted.
+func (p *pair) tellAll() {
+	p.Helper()
+	for i, peer := range p.peers {
+		_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
+			p.Logf("client %d: %v, %d queued, %+v", i, c.Phase(), c.Queued(), c.Stats)
+		})
+	}
+	for i, e := range p.edges {
+		if s, err := e.Stats(p.ctx); err == nil {
+			p.Logf("edge %d: %+v %+v", i+1, s.Durable, s.Protocol)
+		}
+	}
+}
+
 // tellStats logs the forwarding counters of each edge, and fails if an edge forwarded nothing.
 func (p *pair) tellStats() {
 	p.Helper()
@@ -350,7 +385,7 @@ func (g *gameInbox) await(p *pair, sessions, n int) (list []inbox) {
 			return list
 		}
 		if time.Now().After(end) {
-			p.Fatalf("%d sessions, %d of them have %d messages; want %d sessions: %v", len(list), enough, n, sessions, list)
+			p.Fatalf("%d sessions, %d of them have %d messages, %d came twice; want %d sessions: %v", len(list), enough, n, g.doubled, sessions, list)
 		}
 	}
 }
