@@ -146,6 +146,9 @@ func (n *newcomers) play(clients int, moves int64) {
 	cut := n.cut.Load() + n.ended.Load() - heard/2 // the machine had no time for them, and the game server perhaps heard nothing of them
 	n.Logf("%d clients, %d joined, %d cut off, %d moves: %d refused, %d lost", played, heard, cut, n.moved.Load(), n.refused.Load(), n.lost.Load())
 	if n.refused.Load()+n.lost.Load() > 0 || heard+cut < int64(played) {
+		if s, err := n.edge.Stats(n.Context()); err == nil {
+			n.Logf("the edge: %+v %+v", s.Counts, s.Protocol)
+		}
 		n.Errorf("of what a game server did when %d of %d clients had joined, %d ops were refused and %d lost, the first of them: %q",
 			n.heard.Load(), played, n.refused.Load(), n.lost.Load(), n.said)
 	}
