@@ -31,8 +31,8 @@ PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox r
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top internal/latency interest
 space := $(subst ,, )
 SIMULATED := ^Test(Simulation|Authority|Chaos|ForgedLogins|Takeover|TakeoverCarried|TakeoverTracked|TakeoverCutOff|TakeoverNodeLost|TakeoverNodeOfSpaceLost|DrainPause|Woken|RecycledByTheNext|LostToTheDead|ManySessions|FailoverAnswers|LoginBadPath|Storm|Trouble|LargeSpace|HandOver|Election|Recycle|Damage|LossOfMessages|LateJoin|StoreWiped|SlowStore|MoreStatesThanLinks|RightsCannotBeWidened|BadPath|CalmPath|ManyLinks|Wraps|RateYields|RateStays|Overrated|Bottleneck|Converge|Move|EdgeProof|Stale|Patience|Passive|Laps|LapsOfClient|LapsWithoutRule)$$
-# The tests of ENGINE start the editor of Godot 3, many times.
-ENGINE := ^TestGodot(Client|Game|Flock|Readme)
+# The tests of ENGINE start the editor of Godot 3, many times, or a web build of Godot 4 in a browser.
+ENGINE := ^TestGodot(Client|Game|Flock|Readme)|^TestEngine4$$
 
 # WHILE_COMPILING says what goes on when the command behind it takes more than two seconds: Go is silent while it compiles.
 WHILE_COMPILING := trap 'kill $$says' EXIT; { sleep 2; echo "Compiling: a minute or two if Go's build cache is empty."; while sleep 20; do echo "Still compiling ($$SECONDS s)."; done; } >&2 & says=$$!;
