@@ -43,7 +43,6 @@ type pair struct {
 	addrs    []netip.AddrPort
 	keyDelay time.Duration     // until a changed gossip key is in use; 0 for that of production
 	client   dnptest.Behaviour // of the clients
-	peers    []*dnptest.Peer
 }
 
 func newPair(t *testing.T) *pair { return newPairWith(t, keyFile(t, 0), 0) }
@@ -71,7 +70,7 @@ func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 	}
 	t.Cleanup(func() {
 		if mu.Lock(); t.Failed() {
-			p.tellAll()
+			p.tellEdges()
 			t.Logf("clients that left: %q", left)
 		}
 		mu.Unlock()
@@ -162,8 +161,15 @@ func (p *pair) balance(pick func() netip.AddrPort) (*balancer, *dnptest.Peer) {
 	p.Helper()
 	b := newBalancer(p.T, pick)
 	b.strict = true
-	p.peers = append(p.peers, runClient(p.T, b.addr(), p.client, dnptest.App{}))
-	return b, p.peers[len(p.peers)-1]
+	peer := runClient(p.T, b.addr(), p.client, dnptest.App{})
+	p.Cleanup(func() {
+		if p.Failed() {
+			_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
+				p.Logf("a client: %v %s, %d queued, %+v", c.Phase(), c.Reason(), c.Queued(), c.Stats)
+			})
+		}
+	})
+	return b, peer
 }
 
 // A sharedLog is a memlog for several goroutines in real time. Its mutex stands for the single
@@ -274,14 +280,9 @@ func TestSpray(t *testing.T) {
 	p.tellStats()
 }
 
-// tellAll logs what clients and edges have counted.
-func (p *pair) tellAll() {
+// tellEdges logs what edges have counted.
+func (p *pair) tellEdges() {
 	p.Helper()
-	for i, peer := range p.peers {
-		_ = peer.Do(func(_ time.Time, c *dnptest.Client) {
-			p.Logf("client %d: %v, %d queued, %+v", i, c.Phase(), c.Queued(), c.Stats)
-		})
-	}
 	for i, e := range p.edges {
 		if s, err := e.Stats(p.ctx); err == nil {
 			p.Logf("edge %d: %+v %+v", i+1, s.Durable, s.Protocol)
