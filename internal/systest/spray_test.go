@@ -55,6 +55,7 @@ func newPairWith(t *testing.T, keys string, keyDelay time.Duration) *pair {
 		client: dnptest.Cpp(), keyDelay: keyDelay, stack: newEdgeless(t), game: &gameInbox{bySession: map[string]*inbox{}}, log: newSharedLog(),
 		hub: memaffinity.New(time.Now),
 	}
+	p.client.GiveUp = patience // a slow machine may need longer than 3 s to acknowledge; the clients of TestTakeover give up after that
 	p.add("e1", keys)
 	p.add("e2", keys)
 	var mu sync.Mutex
@@ -415,7 +416,6 @@ func TestKeysChange(t *testing.T) {
 	const delay = 2 * time.Second // forwarding reads the gossip keys once per second
 	keys := keyFile(t, 0)
 	p := newPairWith(t, keys, delay)
-	p.client.GiveUp = patience // a slow machine learns a key late, which costs repetitions
 	b, peer := p.balance(anyOf(p.addrs))
 	said := 0
 	pace := time.NewTicker(50 * time.Millisecond) // a client that sends more is taken for a flood
