@@ -63,7 +63,7 @@ build: ## Build relay, edge and dnpctl into bin/
 # TEST runs go test, a line for each package, and at the end says what failed and what was skipped, with reasons. It gives the tests the
 # programs, which it builds before, so that each package does not link them anew.
 PROGRAMS := bin/test
-TEST = DNP_TEST_PROGRAMS="$(CURDIR)/$(PROGRAMS)" "$(CURDIR)/bin/gotestsum" --format pkgname --format-hide-empty-pkg $(if $(RACE),--hide-summary skipped) -- -timeout 20m
+TEST = DNP_TEST_PROGRAMS="$(CURDIR)/$(PROGRAMS)" "$(CURDIR)/bin/gotestsum" --format pkgname --format-hide-empty-pkg -- -timeout 20m
 
 .PHONY: test-programs
 test-programs:

@@ -152,11 +152,11 @@ func (w *Worker) lose(now time.Time, o *ownership) {
 // A worker that has no turn for a while may have lost its shards without hearing of it. What it then applies to them, or tells of
 // them, is undone by the next holder, so it first asks the durable store whether they are still its own.
 const (
-	standstill  = time.Second             // others take a shard after 2.5 s
+	standstill  = time.Second             // other relays wait longer before they take a shard
 	confirmWait = 1500 * time.Millisecond // for a store that does not answer
 )
 
-// A doubt is what a worker does about that.
+// A doubt is the question of a worker that stood still, from its standstill to the answers.
 type doubt struct {
 	worker *Worker
 	turned time.Time // when the last turn began
