@@ -447,7 +447,10 @@ func (m *middle) outwards() {
 			return
 		}
 		m.mu.Lock()
-		if m.client = from; !m.holds {
+		if buf[0]&0xf0 == 0xc0 { // QUIC's Initial
+			m.client = from
+		}
+		if m.client != nil && m.client.String() == from.String() && !m.holds { // others mean a client that had this port before
 			_, _ = m.outside.Write(buf[:n])
 		}
 		m.mu.Unlock()

@@ -44,6 +44,10 @@ type waiter struct {
 // RunUDP opens a socket at local (the zero value for any address), connects a
 // client to cfg.Server through it, or waits for a request if cfg.Listen is set,
 // and runs it until ctx ends or Close is called. cfg.Send is set by RunUDP.
+//
+// The client gets only datagrams of its peer, also if its behaviour would take those of others
+// ([Behaviour].ChecksSource): all tests of a machine share the ports of its loopback address, and an edge of
+// another test goes on sending to a client that is gone, whose port this client may have now.
 func RunUDP(ctx context.Context, cfg Config, local netip.AddrPort) (*Peer, error) {
 	var laddr *net.UDPAddr
 	if local.IsValid() {
@@ -158,7 +162,9 @@ func (p *Peer) receive(d packet) {
 	if p.client.cfg.Listen && p.client.phase != Connected {
 		p.client.cfg.Server = d.from
 	}
-	p.client.Receive(time.Now(), d.from, d.p)
+	if d.from == p.client.cfg.Server {
+		p.client.Receive(time.Now(), d.from, d.p)
+	}
 }
 
 // wake ends the calls of Until whose condition holds.

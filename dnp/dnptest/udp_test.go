@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"go.uber.org/goleak"
 )
 
@@ -93,6 +95,34 @@ func TestPeerWritesAgain(t *testing.T) {
 	})
 	until(t, ctx, client, "written", done)
 	until(t, ctx, server, "write", func(*Client) bool { return bytes.Equal(s.Value(0), value) })
+}
+
+// TestPeerIgnoresStrangers sends to a client from a socket that is not its server's, as an edge of another test does to a client whose
+// port this one has now: the client neither takes the command for its server's nor ends.
+func TestPeerIgnoresStrangers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	server := run(t, ctx, Config{Behaviour: Java(), Listen: true})
+	client := run(t, ctx, Config{Behaviour: Java(), Server: server.Addr()})
+	until(t, ctx, client, "connected", func(c *Client) bool { return c.Phase() == Connected })
+	stranger, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(client.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	for _, p := range [][]byte{wire.ReliableMessage{Data: []byte("stranger")}.Append(nil), wire.AppendConnectionClose(nil)} {
+		if _, err := stranger.Write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(t, server, func(now time.Time, c *Client) error { return c.Send(now, []byte("server")) }) // it arrives behind the stranger's
+	until(t, ctx, client, "a message", func(c *Client) bool { return len(c.Messages) > 0 || c.Phase() != Connected })
+	do(t, client, func(_ time.Time, c *Client) error {
+		if c.Phase() != Connected || len(c.Messages) != 1 || string(c.Messages[0].Data) != "server" {
+			t.Errorf("the client is %v %s and has %+v, want connected and the server's message", c.Phase(), c.Reason(), c.Messages)
+		}
+		return nil
+	})
 }
 
 func until(t *testing.T, ctx context.Context, p *Peer, what string, done func(*Client) bool) {

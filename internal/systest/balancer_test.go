@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+
+	"github.com/dnprelay/dnprelay/dnp/wire"
 )
 
 // A balancer carries the datagrams of one client to edges, and those of edges to the client.
@@ -16,10 +18,9 @@ type balancer struct {
 	mu     sync.Mutex // two goroutines carry datagrams while tests change and read the rest
 	pick   func() netip.AddrPort
 	loss   float64 // of datagrams, both ways
-	strict bool    // only answers of edges to which the client has sent pass, as through a NAT
 	client netip.AddrPort
 	sent   int                    // datagrams of the client
-	known  map[netip.AddrPort]int // datagrams of each edge that the client has sent to, or that has sent to the client
+	known  map[netip.AddrPort]int // datagrams of each edge that the client has sent to
 }
 
 // newBalancer starts a balancer that asks pick for the edge of each datagram.
@@ -79,8 +80,13 @@ func pump(c *net.UDPConn, each func(from netip.AddrPort, p []byte)) {
 func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if begins(p) {
+		b.client = from
+	}
+	if from != b.client {
+		return // an edge of another test, for a client that had this port before
+	}
 	to := b.pick()
-	b.client = from
 	b.known[to] += 0 // an entry lets answers pass
 	b.sent++
 	if rand.Float64() < b.loss {
@@ -89,10 +95,16 @@ func (b *balancer) toEdge(from netip.AddrPort, p []byte) {
 	_, _ = b.back.WriteToUDPAddrPort(p, to) // a datagram that is not sent is lost
 }
 
+// begins reports whether a datagram is the first of a client: a ConnectionRequest, or QUIC's Initial.
+func begins(p []byte) bool {
+	return len(p) > 0 && (wire.Command(p[0]) == wire.CommandConnectionRequest || p[0]&0xf0 == 0xc0)
+}
+
+// toClient passes on a datagram of an edge to which the client has sent, as a NAT does.
 func (b *balancer) toClient(from netip.AddrPort, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.known[from]; !ok && b.strict || !b.client.IsValid() {
+	if _, ok := b.known[from]; !ok {
 		return
 	}
 	b.known[from]++
@@ -125,14 +137,19 @@ func (b *balancer) alternate(to []netip.AddrPort) {
 	}
 }
 
-// route sends all further datagrams to one edge. A strict balancer forgets the others.
+// route sends all further datagrams to one edge.
 func (b *balancer) route(to netip.AddrPort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pick = func() netip.AddrPort { return to }
-	if b.strict {
-		b.known = map[netip.AddrPort]int{to: 0}
-	}
+}
+
+// routeOnly is route with a balancer that lets no answer of other edges in any more.
+func (b *balancer) routeOnly(to netip.AddrPort) {
+	b.route(to)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = map[netip.AddrPort]int{to: 0}
 }
 
 // fromClient returns how many datagrams of the client went to edges.
