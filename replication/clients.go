@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -46,6 +47,7 @@ func (s *Store) Leave(client, session string) {
 		return
 	}
 	delete(s.sessions, session)
+	delete(s.kicks.sessions, session)
 	p := s.clients[client]
 	for _, st := range p.owned {
 		if !st.dead && st.owned.session == session {
@@ -107,6 +109,45 @@ func checkReason(reason string) *Error {
 		return Errorf(CodeBadRequest, "reason: want UTF-8 of at most %d bytes, got %d", KickReasonMax, len(reason))
 	}
 	return nil
+}
+
+// kickPause is how long a session that was kicked may take to leave before its edge is told again.
+const kickPause = time.Second
+
+// kicks are the sessions that were kicked and have not left. An edge whose connection to the bus ended at that moment did
+// not hear the kick, although the answer says that it was done.
+type kicks struct {
+	sessions map[string]Output // by session, what tells its edge
+	due      time.Time         // when they are told again
+}
+
+// tell ends the sessions of a client.
+func (k *kicks) tell(now time.Time, s *Store, op *Op) {
+	out := Output{Kind: OutputKick, Client: op.Client, Data: []byte(op.Reason)}
+	s.batch.send(out)
+	if len(k.sessions) == 0 {
+		*k = kicks{map[string]Output{}, now.Add(kickPause)}
+	}
+	for session, client := range s.sessions {
+		if client == op.Client {
+			out.Session = session
+			k.sessions[session] = out
+		}
+	}
+}
+
+// next returns when sessions are told again.
+func (k *kicks) next() (at time.Time, ok bool) { return k.due, len(k.sessions) > 0 }
+
+// repeat tells the edges of the sessions that have not left. It names them, because the client may have come again.
+func (k *kicks) repeat(now time.Time, s *Store) {
+	if len(k.sessions) == 0 || now.Before(k.due) {
+		return
+	}
+	k.due = now.Add(kickPause)
+	for _, session := range slices.Sorted(maps.Keys(k.sessions)) {
+		s.batch.sendNow(k.sessions[session])
+	}
 }
 
 // group changes the groups of a client. A state of their own holds them, so that keyframes,

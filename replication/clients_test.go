@@ -191,6 +191,29 @@ func TestStoreKick(t *testing.T) {
 	s.refuse("an event is text", CodeBadRequest, "want UTF-8", Op{Kind: OpKick, Client: "c1", Reason: "\xff"})
 }
 
+// TestStoreKickRepeats: an edge is told of a kick until the session has left. A session that the client begins meanwhile stays.
+func TestStoreKickRepeats(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.Join("c1", "s2")
+	s.Join("c1", "s1")
+	s.Join("c2", "s3")
+	s.ok(Op{Kind: OpKick, Client: "c1", Reason: "cheats"})
+	s.sends("the edges get the kick", 0, "kick c1 cheats", "answer 77 (7, 0) durable true")
+	s.Join("c1", "s4")
+	s.sends("not yet again", kickPause-1)
+	if at, ok := s.NextTimeout(); !ok || !at.Equal(s.now.Add(1)) {
+		t.Errorf("the next call is due at %v, %v, want %v", at, ok, s.now.Add(1))
+	}
+	s.sends("both sessions are there", 1, "kick c1 s1 cheats", "kick c1 s2 cheats")
+	s.Leave("c1", "s2")
+	s.sends("one has left", kickPause, "kick c1 s1 cheats")
+	s.Leave("c1", "s1")
+	s.sends("both have left", 10*kickPause)
+	if at, ok := s.NextTimeout(); ok {
+		t.Errorf("a call is due at %v, want none", at)
+	}
+}
+
 // TestNoEmptyData: whichever way an empty data value comes into a store, clients get one zero byte
 // (dnp/PROTOCOL.md, rule no-empty): an engine client that is offered an empty one ends.
 func TestNoEmptyData(t *testing.T) {

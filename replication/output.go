@@ -15,7 +15,7 @@ const (
 	OutputAnswer                       // Answer: for a publisher
 	OutputWrite                        // Write: for the edge that sent the Write
 	OutputEvent                        // Event: for game servers
-	OutputKick                         // Client: for all edges
+	OutputKick                         // Client, Data, Session: for all edges
 )
 
 // An Output is one message that a Store sends.
@@ -25,7 +25,9 @@ type Output struct {
 	Answer Answer
 	Write  WriteResult
 	Event  *Event
-	Client string
+
+	Client  string
+	Session string // the only one that a kick ends; empty for all of the client
 }
 
 // An EventType is the name of an event on the wire.

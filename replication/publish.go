@@ -187,7 +187,7 @@ func (s *Store) applyOps(now time.Time, ops []Op, atomic bool) (results []*Error
 	s.expiries.commit(now)
 	for i := range ops {
 		if ops[i].Kind == OpKick && (atomic || results[i] == nil) {
-			s.batch.send(Output{Kind: OutputKick, Client: ops[i].Client, Data: []byte(ops[i].Reason)})
+			s.kicks.tell(now, s, &ops[i])
 		}
 	}
 	return results, nil

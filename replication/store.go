@@ -58,6 +58,7 @@ type Store struct {
 	clients  map[string]*presence // by name
 	clock    writeClock
 	absent   refusedEvents // of clients without a session in the space
+	kicks    kicks
 
 	records records
 
@@ -122,6 +123,7 @@ func NewStore(cfg StoreConfig) *Store {
 // The slice is valid until the next Advance; the bytes of batches are never changed.
 func (s *Store) Advance(now time.Time) []Output {
 	s.expire(now)
+	s.kicks.repeat(now, s)
 	switch {
 	case s.Pending():
 		if !now.Before(s.batch.emitted.Add(s.cfg.Tick)) {
@@ -143,7 +145,10 @@ func (s *Store) NextTimeout() (time.Time, bool) {
 	}
 	next, ok := s.checks.next()
 	if at, expires := s.expiries.next(); expires && (!ok || at.Before(next)) {
-		return at, true
+		next, ok = at, true
+	}
+	if at, kicked := s.kicks.next(); kicked && (!ok || at.Before(next)) {
+		next, ok = at, true
 	}
 	return next, ok
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,7 +106,7 @@ func describeOutput(o Output) string {
 		}
 		return strings.TrimSpace(strings.TrimSpace(s+" "+string(e.Code)) + " " + e.Reason)
 	}
-	return strings.TrimSpace("kick " + o.Client + " " + string(o.Data))
+	return strings.Join(slices.DeleteFunc([]string{"kick", o.Client, o.Session, string(o.Data)}, func(s string) bool { return s == "" }), " ")
 }
 
 // describeBatch formats a batch as its position and records, each ref:message:data.

@@ -49,6 +49,9 @@ type Config struct {
 	// natsconn.ReadEvery.
 	ReadEvery time.Duration
 
+	// Options come behind those that the other fields and natsconn make.
+	Options []nats.Option
+
 	// OnError, if set, is called with errors that belong to no call: a refused subscription, a
 	// slow handler. It must not block.
 	OnError func(error)
@@ -81,7 +84,7 @@ func (c Config) options() []nats.Option {
 	if c.InProcess != nil {
 		all = append(all, nats.InProcessServer(c.InProcess))
 	}
-	return all
+	return append(all, c.Options...)
 }
 
 // Security says how a connection authenticates, and which servers it trusts. Every field may be

@@ -170,6 +170,9 @@ func (w *Worker) emit(now time.Time, sp *space) {
 				Header:  map[string]string{subject.HeaderControl: subject.ControlKick},
 				Data:    out.Data,
 			}
+			if out.Session != "" {
+				m.Header[subject.HeaderSession] = out.Session
+			}
 		}
 		w.send(m)
 	}

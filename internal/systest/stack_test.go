@@ -2,6 +2,7 @@ package systest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
+	"github.com/dnprelay/dnprelay/bus/natsconn"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/compose"
@@ -20,6 +22,7 @@ import (
 	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/internal/relay"
 	"github.com/dnprelay/dnprelay/subject"
+	"github.com/nats-io/nats.go"
 )
 
 // patience is how long a step on a real machine may take. It does not bound speed: it only ends
@@ -33,6 +36,7 @@ type stack struct {
 	nats     *natsembed.Server
 	port     string // of NATS
 	edge     *edge.Edge
+	edgeBus  *natsbus.Bus
 	game     *natsbus.Bus
 	subjects subject.Names
 }
@@ -51,12 +55,19 @@ func newStackWith(t *testing.T, change func(*relay.Config, *edge.Config), listen
 		Node: "e", Listeners: listeners, Workers: 2, Flush: time.Millisecond, OpenSpace: "s", Log: slog.New(slog.DiscardHandler),
 	}
 	s := newEdgelessWith(t, func(r *relay.Config) { change(r, &edgeCfg) })
-	edgeCfg.Bus = s.bus("edge")
+	s.edgeBus = s.bus("edge")
+	edgeCfg.Bus = s.edgeBus
 	var err error
 	if s.edge, err = edge.New(edgeCfg); err != nil {
 		t.Fatal(err)
 	}
 	s.run("edge", s.edge.Run)
+	s.Cleanup(func() {
+		if s.Failed() {
+			stats, err := s.edge.Stats(s.ctx)
+			s.Logf("the edge counted %+v %+v %v", stats.Counts, stats.Protocol, err)
+		}
+	})
 	return s
 }
 
@@ -96,13 +107,22 @@ func (s *stack) startNATS(listen string) {
 	}
 }
 
+// patient keeps a connection to a server that has no time to answer, as on a machine with more work than time: what is published plainly
+// while a connection is made anew gets lost.
+var patient = []nats.Option{nats.MaxPingsOutstanding(int(patience / natsconn.PingInterval)), nats.FlusherTimeout(patience)}
+
 func (s *stack) bus(name string) *natsbus.Bus {
 	s.Helper()
-	b, err := natsbus.Connect(natsbus.Config{URL: s.nats.URL(), Name: name})
+	b, err := natsbus.Connect(natsbus.Config{URL: s.nats.URL(), Name: name, Options: patient})
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(b.Close)
+	s.Cleanup(func() {
+		if s.Failed() {
+			s.Logf("the connection of %s: %+v", name, b.Stats())
+		}
+	})
 	return b
 }
 
@@ -281,11 +301,11 @@ func TestStackCrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.publish(towerPut)
-	patient := dnptest.Java()
-	patient.GiveUp = patience // a machine without time for 200 clients acknowledges later than within 3 s
+	java := dnptest.Java()
+	java.GiveUp = patience // a machine without time for 200 clients acknowledges later than within 3 s
 	peers := make([]*dnptest.Peer, clients)
 	for i := range peers {
-		peers[i] = s.client(0, patient)
+		peers[i] = s.client(0, java)
 	}
 	for i, p := range peers {
 		s.sees(p, "T", f32(93.5))
@@ -327,6 +347,38 @@ func TestStackCrowd(t *testing.T) {
 	s.publish(`{"op":"set","key":"tower","values":{"hp":1}}`)
 	for _, p := range peers {
 		s.sees(p, "T", f32(1))
+	}
+}
+
+// TestStackKickUnheard kicks clients at the moment when the edge loses its connection to NATS: each leaves all the same, and game servers
+// hear why.
+func TestStackKickUnheard(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, local(wire.Denetwork))
+	type event struct{ Type, Client, Reason, Detail string }
+	events := make(chan event, 1000)
+	if _, err := s.game.Subscribe(s.subjects.Event("s"), func(m bus.Msg) {
+		var ev event
+		if json.Unmarshal(m.Data, &ev) == nil && (ev.Type == "joined" || ev.Type == "left") {
+			events <- ev
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.game.Flush(patience); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		p := s.client(0, dnptest.Cpp())
+		joined := receive(t, events, "the client joined")
+		if err := s.edgeBus.Conn().ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		s.publish(fmt.Sprintf(`{"op":"kick","client":%q,"reason":"cheats"}`, joined.Client))
+		s.until(p, "it is told", func(c *dnptest.Client) bool { return c.Phase() == dnptest.Closed })
+		if left := receive(t, events, "the client left"); left != (event{"left", joined.Client, "kicked", "cheats"}) {
+			t.Errorf("game servers hear %+v, want that %s was kicked", left, joined.Client)
+		}
 	}
 }
 

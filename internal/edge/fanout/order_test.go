@@ -155,7 +155,7 @@ func (o *orderTest) advance() {
 			o.waits[out.Write.Token](replication.AppendWriteResult(nil, out.Write))
 		case replication.OutputKick:
 			for _, e := range o.edges {
-				o.way("relay", e.name, func() { e.kick(out.Client) })
+				o.way("relay", e.name, func() { e.kick(out.Client, out.Session) })
 			}
 		}
 	}
@@ -230,10 +230,10 @@ func (e *orderEdge) replicate() {
 	}
 }
 
-// kick ends the sessions of a client, as the word of a relay does.
-func (e *orderEdge) kick(client string) {
+// kick ends the sessions of a client, or one of them, as the word of a relay does.
+func (e *orderEdge) kick(client, only string) {
 	for _, c := range e.all {
-		if c.edge == e && c.Claims.Client == client {
+		if c.edge == e && c.Claims.Client == client && (only == "" || only == c.ID) {
 			c.end(dnp.CloseKicked)
 		}
 	}

@@ -225,6 +225,9 @@ func (s *Session) updated(now time.Time, ev *dnp.Event) {
 func (s *Session) told(now time.Time, m bus.Msg) {
 	switch m.Header[subject.HeaderControl] {
 	case subject.ControlKick:
+		if only := m.Header[subject.HeaderSession]; only != "" && only != s.ID {
+			return
+		}
 		s.kickReason = strings.ToValidUTF8(string(m.Data[:min(len(m.Data), replication.KickReasonMax)]), "")
 		s.conn.Close(dnp.CloseKicked)
 		s.messages.answer(m.Reply, messageAnswer{})
