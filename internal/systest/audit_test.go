@@ -263,12 +263,18 @@ func sampled(s *netstate.State) iter.Seq[int] {
 	}
 }
 
+// standstillWait is how long a relay that stood still waits at most for the store to say that its shards are its own.
+const standstillWait = 1500 * time.Millisecond
+
 // lag measures how long replicas are behind the holder while nothing stands between them.
 func (a *audit) lag() {
 	holder, store := a.g.authority()
 	now := a.g.net.Now()
 	stuck := slices.ContainsFunc(a.g.relays, func(r *simRelay) bool { return r.stuck }) // then relays do not hear each other
 	for _, r := range a.g.relays {
+		if r.paused {
+			r.pausedAt = now
+		}
 		if stuck || r.dead || r.paused || !r.bus.Connected() || a.g.hub.Loss > usualLoss {
 			r.times = 0
 		}
@@ -279,7 +285,7 @@ func (a *audit) lag() {
 		}
 		r := e.replica(audited)
 		switch {
-		case r == nil || store == nil || e.paused || !holder.bus.Connected() || !e.bus.Connected() || a.g.isCut(holder, e) || a.g.hub.Loss > usualLoss:
+		case r == nil || store == nil || e.paused || now.Sub(holder.pausedAt) < standstillWait || !holder.bus.Connected() || !e.bus.Connected() || a.g.isCut(holder, e) || a.g.hub.Loss > usualLoss:
 			e.lagSince, e.excused = time.Time{}, true
 		case at(r, store):
 			if took := now.Sub(e.lagSince); !e.lagSince.IsZero() && (e.excused || took > 30*time.Millisecond) {

@@ -135,6 +135,8 @@ type simRelay struct {
 	times  int       // how often it could hear that; 0 while it is dead, paused, stuck or off the bus
 	leaves bool      // it has told the others that it leaves
 	asleep []func()  // turns that became due while it was paused
+
+	pausedAt time.Time // when it was seen paused last
 }
 
 // startRelay starts a relay that holds every shard, in a higher epoch than every earlier relay.
