@@ -534,10 +534,11 @@ func (w *follower) missed() {
 	w.f(Event{Kind: KindMissed, Time: time.Now()})
 }
 
-// reconnectedSince reports whether NATS was away since the last call.
+// reconnectedSince reports whether NATS was away since the last call, and has the subscriptions again: who reads the states
+// then, over whatever connection, hears of everything that comes later.
 func (w *follower) reconnectedSince() bool {
 	n := w.space.p.nc.Stats().Reconnects
-	if n == w.reconnects {
+	if n == w.reconnects || w.space.p.nc.FlushTimeout(revalidateInterval) != nil {
 		return false
 	}
 	w.reconnects = n

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/command"
+	"github.com/dnprelay/dnprelay/internal/natsembed"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
@@ -81,8 +82,19 @@ func TestWaitingEvents(t *testing.T) {
 
 // TestMissed: a loop hears where events are missing, because it was slow or NATS was away.
 func TestMissed(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Shutdown()
+	again := make(chan struct{}, 1)
+	nc, err := nats.Connect(srv.URL(), nats.ReconnectHandler(func(*nats.Conn) { again <- struct{}{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
 	s := quietSpace()
-	s.p.nc = &nats.Conn{}
+	s.p.nc = nc
 	st := &stream{filter: Filter{Kinds: []Kind{KindLinked}}, wake: make(chan struct{}, 1), ready: make(chan struct{})}
 	close(st.ready)
 	st.push(Event{Kind: KindLinked, Key: "a"})
@@ -91,10 +103,13 @@ func TestMissed(t *testing.T) {
 	defer cancel()
 	var got []string
 	wanted := true
-	err := st.loop(ctx, s, func(ev Event) {
+	err = st.loop(ctx, s, func(ev Event) {
 		switch got = append(got, strings.TrimSpace(string(ev.Kind)+" "+ev.Key)); len(got) {
 		case 2:
-			s.p.nc.Reconnects++
+			if err := nc.ForceReconnect(); err != nil {
+				t.Error(err)
+			}
+			<-again
 			st.push(Event{Kind: KindLinked, Key: "b"})
 		case 4:
 			wanted = false

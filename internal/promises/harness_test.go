@@ -304,7 +304,7 @@ func (w *world) list() []listed {
 	var all []listed
 	after := "{}"
 	for w.ctx.Err() == nil {
-		m, err := w.nc.RequestWithContext(w.ctx, "dnp.v1.get.demo", []byte(after))
+		m, err := w.nc.Request("dnp.v1.get.demo", []byte(after), time.Second) // the connection may end meanwhile
 		var a struct {
 			Error  any
 			States []listed
