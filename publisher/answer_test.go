@@ -86,17 +86,35 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestLateAnswer: the answer to a publish that was given up settles nothing of what is sent since.
+// TestLateAnswer: a publish without an answer is not sent again. The relay is asked for the answer, again and again, and whichever comes
+// settles the publish, once. One that the relay does not know is sent again.
 func TestLateAnswer(t *testing.T) {
-	s := newScripted(t, lampPut)
-	first := s.flush(s.now)
-	s.now = s.now.Add(time.Hour)
-	s.expire(s.now)
-	s.pausedUntil = time.Time{}
-	s.flush(s.now)
-	s.answered(s.now, &nats.Msg{Subject: first.msg.Reply, Data: []byte(`{"epoch":5,"seq":1,"results":[{}]}`)})
-	if s.counters.Accepted != 0 || len(s.sent) != 1 || s.pendingOps() != 1 {
-		t.Errorf("accepted %d; under way %d, pending %d", s.counters.Accepted, len(s.sent), s.pendingOps())
+	for why, c := range map[string]struct {
+		answer            string
+		accepted, pending int
+	}{
+		"applied":          {`{"epoch":5,"seq":1,"results":[{}]}`, 1, 0},
+		"not known":        {`{"epoch":5,"error":{"code":"busy"}}`, 0, 1},
+		"another relay's":  {`{"epoch":6,"error":{"code":"busy"}}`, 0, 2}, // it is told everything, too
+		"a former relay's": {`{"epoch":4,"seq":1,"results":[{}]}`, 0, 1},
+	} {
+		s := newScripted(t, lampPut)
+		first := s.flush(s.now)
+		for range 3 {
+			s.now = s.now.Add(time.Hour)
+			s.expire(s.now)
+			ask := s.flush(s.now)
+			if ask == nil || ask.msg.Reply != first.msg.Reply || ask.msg.Header.Get("Dnp-Again") == "" || len(ask.msg.Data) > 0 || s.flush(s.now) != nil {
+				t.Fatalf("%s: the relay gets %+v, want one question for the answer", why, ask)
+			}
+			s.answered(s.now, &nats.Msg{Subject: first.msg.Reply, Header: nats.Header{"Status": {"503"}}}) // no relay at the moment
+		}
+		for range 2 {
+			s.answered(s.now, &nats.Msg{Subject: first.msg.Reply, Data: []byte(c.answer)})
+		}
+		if int(s.counters.Accepted) != c.accepted || len(s.sent) != 0 || s.pendingOps() != c.pending {
+			t.Errorf("%s: accepted %d; under way %d, pending %d; want %d, none and %d", why, s.counters.Accepted, len(s.sent), s.pendingOps(), c.accepted, c.pending)
+		}
 	}
 }
 

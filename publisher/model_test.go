@@ -32,6 +32,8 @@ type badHolder struct {
 	rng       *rand.Rand
 	store     *replication.Store
 	epoch     uint64
+	answers   map[string][]byte // by reply subject, since the store is new
+	mute      bool              // all answers are lost
 	faultless bool
 }
 
@@ -54,6 +56,7 @@ func newBadHolder(t *testing.T, url string, rng *rand.Rand) *badHolder {
 
 func (h *badHolder) forget() {
 	h.epoch++
+	h.answers = map[string][]byte{}
 	h.store = replication.NewStore(replication.StoreConfig{Space: "demo", Epoch: h.epoch})
 }
 
@@ -78,8 +81,12 @@ func (h *badHolder) handle(m *nats.Msg) {
 		must(m.Respond(payload.JSON.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Err: &replication.Error{Code: replication.CodeBusy, RetryAfter: time.Millisecond}})))
 		return
 	}
-	answer := h.apply(m)
-	if fate >= 28 { // or the answer is lost
+	answer := h.answers[m.Reply]
+	if answer == nil {
+		answer = h.apply(m)
+		h.answers[m.Reply] = answer
+	}
+	if fate >= 28 && !h.mute { // or the answer is lost
 		must(m.Respond(answer))
 	}
 }
@@ -88,6 +95,9 @@ func (h *badHolder) apply(m *nats.Msg) []byte {
 	epoch, seq := h.store.Position()
 	if strings.Contains(m.Subject, ".get.") {
 		return fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"states":[]}`, epoch, seq)
+	}
+	if m.Header[subject.HeaderAgain] != nil {
+		return payload.JSON.AppendAnswer(nil, &replication.Answer{Epoch: h.epoch, Err: &replication.Error{Code: replication.CodeBusy}})
 	}
 	p, problem := payload.JSON.Parse(m.Data, "")
 	if problem != nil {
@@ -130,6 +140,79 @@ func (h *badHolder) states() map[string]string {
 		}
 	}
 	return all
+}
+
+// TestLostAnswer: an op whose answer gets lost is not applied again, so what a client wrote since stays, in the copy, too.
+func TestLostAnswer(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	h := newBadHolder(t, srv.URL(), rand.New(rand.NewPCG(1, 1)))
+	h.answer(false)
+	p, err := publisher.Connect(t.Context(), publisher.Config{URL: srv.URL(), Timeout: 20 * time.Millisecond, Retry: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	space, err := p.Space("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(space.Post(publisher.Put{Key: "k", Values: []publisher.Value{{Name: "n", Type: publisher.Uint32, Value: 1}}, Access: publisher.Access{All: true}}))
+	for end := time.Now().Add(patience); h.wrote("c", 7) == nil; {
+		if time.Now().After(end) {
+			t.Fatal("the relay gets no put")
+		}
+	}
+	must(h.nc.Publish(h.subjects.Event("demo"), h.wrote("c", 9)))
+	must(h.nc.Flush())
+	h.answer(true)
+	must(space.Flush(t.Context()))
+	if got := h.states()["k"]; got != "9 " {
+		t.Errorf("the relay has %q, want what the client wrote, 9", got)
+	}
+	for end := time.Now().Add(patience); ; {
+		st, _ := space.State("k")
+		if len(st.Values) == 1 && fmt.Sprint(st.Values[0].Value) == "9" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the copy has %v, want 9", st)
+		}
+	}
+}
+
+// answer has the holder lose nothing but all of its answers, or nothing.
+func (h *badHolder) answer(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faultless, h.mute = true, !on
+}
+
+// wrote has a client write the value of k, and returns the event; nil if there is no such state.
+func (h *badHolder) wrote(client string, n byte) (event []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l, problem := h.store.Get("k")
+	if problem != nil {
+		return nil
+	}
+	now := time.Now()
+	h.store.Write(now, replication.Write{
+		Kind: replication.WriteValues, State: l.States[0].Number, Client: client, Session: "s", Number: uint32(n),
+		Values: []replication.WriteValue{{Type: l.States[0].Values.Layout().Type(0), Value: []byte{n, 0, 0, 0}}},
+	})
+	for range 100 {
+		for _, o := range h.store.Advance(now) {
+			if o.Kind == replication.OutputEvent {
+				event = payload.JSON.AppendEvent(nil, o.Event)
+			}
+		}
+		now = now.Add(time.Second)
+	}
+	return event
 }
 
 // TestModel requires that the relay holds what was published last, whatever is lost.

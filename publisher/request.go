@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
+	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 	oteltrace "go.opentelemetry.io/otel/trace"
 )
@@ -187,9 +188,10 @@ type request struct {
 	ops      []*pendingOp // in the order of the payload; none if it asks for the position
 	deadline time.Time
 	trace    trace // of the first op that has one
+	doubted  bool  // its answer did not come in time, and the relay is asked for it
 }
 
-// A transmission is a request on its way to NATS.
+// A transmission is a request on its way to NATS, or the question for its answer.
 type transmission struct {
 	id  uint64
 	msg *nats.Msg
@@ -202,6 +204,13 @@ func (s *Space) sendable(now time.Time) bool {
 
 // flush returns the next publish, if something is pending that may be sent.
 func (s *Space) flush(now time.Time) *transmission {
+	for len(s.doubts) > 0 {
+		id := s.doubts[0]
+		if s.doubts = s.doubts[1:]; s.sent[id] != nil {
+			again := nats.Header{subject.HeaderAgain: {"answer"}}
+			return &transmission{id, &nats.Msg{Subject: s.p.subjects.Publish(s.name, ""), Reply: s.in.reply(id), Header: again}}
+		}
+	}
 	for s.sendable(now) {
 		r := &request{deadline: now.Add(s.p.cfg.Timeout)}
 		if body := s.compose(r); body != nil {
@@ -247,14 +256,14 @@ func (s *Space) send(r *request, subject string, body []byte) *transmission {
 	for _, p := range r.ops {
 		p.next, s.inFlight[p.topic] = s.inFlight[p.topic], p
 	}
-	return &transmission{s.last, &nats.Msg{Subject: subject, Reply: s.in.inbox + strconv.FormatUint(s.last, 10), Data: body, Header: r.trace.header()}}
+	return &transmission{s.last, &nats.Msg{Subject: subject, Reply: s.in.reply(s.last), Data: body, Header: r.trace.header()}}
 }
 
 // transmitted takes what NATS says to a request.
 func (s *Space) transmitted(now time.Time, t *transmission, err error) {
 	r := s.sent[t.id]
 	switch {
-	case err == nil || r == nil:
+	case err == nil || r == nil || r.doubted:
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.unsend(t.id)
 		s.refuseAll(r, replication.CodeTooLarge, fmt.Sprintf("%d bytes exceed what NATS accepts (max_payload)", len(t.msg.Data)))
@@ -301,12 +310,18 @@ func (s *Space) probe(now time.Time) *transmission {
 	return s.send(&request{deadline: now.Add(s.p.cfg.Timeout)}, s.p.subjects.Get(s.name, ""), []byte(`{"max":1}`))
 }
 
-// expire gives up answers that are overdue.
+// expire asks for answers that are overdue. The relay may have applied what they answer, and clients may have written since.
 func (s *Space) expire(now time.Time) {
 	for id, r := range s.sent {
-		if !now.Before(r.deadline) {
+		switch {
+		case now.Before(r.deadline):
+		case len(r.ops) == 0:
 			s.unsend(id)
 			s.fail(now, r, errNoAnswer)
+		default:
+			r.doubted, r.deadline = true, now.Add(s.p.cfg.Timeout)
+			s.doubts = append(s.doubts, id)
+			s.outage.begin(now, errNoAnswer)
 		}
 	}
 }
@@ -336,10 +351,15 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	if err != nil || r == nil {
 		return
 	}
+	absent := reply.Header.Get("Status") == "503"
+	if absent && r.doubted {
+		s.outage.begin(now, errNoRelay)
+		return // it is asked again
+	}
 	s.unsend(id)
 	var a payload.Answer
 	switch err := json.Unmarshal(reply.Data, &a); {
-	case reply.Header.Get("Status") == "503", err != nil:
+	case absent, err != nil:
 		s.fail(now, r, errNoRelay)
 		return
 	case a.Epoch < s.epoch:
@@ -360,6 +380,11 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	default:
 		s.backoff, s.pausedUntil = s.p.cfg.Retry, time.Time{}
 		s.results(now, r, a)
+	}
+	for _, p := range r.ops {
+		for _, ev := range s.unplaced.take(p.topic) {
+			s.written(ev)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,8 @@ type Space struct {
 
 	out         outbox
 	sent        map[uint64]*request
+	doubts      []uint64 // requests of sent whose answer the relay is to be asked for
+	unplaced    unplaced
 	inFlight    map[topic]*pendingOp // lists of the ops of sent, by topic
 	delayed     schedule
 	asserting   []*state // what a new relay has yet to hear of
@@ -68,7 +71,7 @@ type Space struct {
 func newSpace(p *Publisher, name string) *Space {
 	s := &Space{
 		p: p, name: name, wake: make(chan struct{}, 1), copied: copied{states: map[string]*state{}, groups: map[string]map[string]bool{}, interests: map[string]namedInterest{}, eyes: map[string]json.RawMessage{}},
-		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]*pendingOp{}, backoff: p.cfg.Retry,
+		out: outbox{ops: map[topic]*pendingOp{}}, sent: map[uint64]*request{}, inFlight: map[topic]*pendingOp{}, unplaced: unplaced{}, backoff: p.cfg.Retry,
 	}
 	s.ctx, s.stop = context.WithCancel(p.ctx)
 	return s
@@ -112,6 +115,9 @@ type subscriptions struct {
 
 // A wantedSubject is what streams want to hear.
 type wantedSubject struct{ subject, queue string }
+
+// reply returns the subject of the answer to a request.
+func (e *subscriptions) reply(id uint64) string { return e.inbox + strconv.FormatUint(id, 10) }
 
 // open begins to hear answers and events. It fails only if the connection is closed.
 func (e *subscriptions) open(nc *nats.Conn, answersMax int, events string) error {
@@ -363,7 +369,7 @@ func (s *Space) turn() time.Duration {
 
 // untilNext returns how long run may sleep.
 func (s *Space) untilNext(now time.Time) time.Duration {
-	if s.assertable() || s.lives.renewable(&s.out) || s.sendable(now) {
+	if s.assertable() || s.lives.renewable(&s.out) || s.sendable(now) || len(s.doubts) > 0 {
 		return 0
 	}
 	at := now.Add(s.p.cfg.Probe)

@@ -349,6 +349,9 @@ func (s *Space) written(ev eventJSON) {
 		return
 	}
 	at, t := Position{Epoch: ev.Epoch, Seq: ev.Seq}, topic{topicState, ev.Key}
+	if s.inFlight[t] != nil {
+		s.unplaced.add(t, ev)
+	}
 	late := false
 	for name, v := range ev.Values {
 		i, ok := st.index(name)
@@ -363,6 +366,25 @@ func (s *Space) written(ev eventJSON) {
 	if late { // the relay that holds the space may lack it
 		s.out.push(&pendingOp{topic: t, state: st, verb: "put", assert: true})
 	}
+}
+
+// unplaced are what clients wrote to states while ops about them had no answer, by state. Such a write is later than the op if the answer
+// came late, because the relay had to be asked for it.
+type unplaced map[topic][]eventJSON
+
+// unplacedMax bounds them for a state. Beyond it, the copy may lack a write.
+const unplacedMax = 64
+
+func (u unplaced) add(t topic, ev eventJSON) {
+	if len(u[t]) < unplacedMax {
+		u[t] = append(u[t], ev)
+	}
+}
+
+func (u unplaced) take(t topic) []eventJSON {
+	list := u[t]
+	delete(u, t)
+	return list
 }
 
 // reassert makes the whole copy pending, for a relay that took the space over. What that relay has may be newer than the copy: clients and

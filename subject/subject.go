@@ -382,6 +382,10 @@ const (
 	HeaderCode    = "Dnp-Code"    // of an answer that is an error
 )
 
+// HeaderAgain marks a message on the subject of publishes that is the question for an answer that did not come, on the
+// same reply subject. The value does not matter.
+const HeaderAgain = "Dnp-Again"
+
 // HeaderWrite has the wide number of a write request, if it has one (replication.WriteNumbers).
 const HeaderWrite = "Dnp-Write"
 

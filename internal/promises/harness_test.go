@@ -73,13 +73,13 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// startCut is start with connections of game servers that can be cut.
+// startCut is start with connections of game servers that can be cut. They are long, so that a cut takes answers and events along.
 func startCut(t *testing.T) *world {
 	t.Helper()
 	srv := dnprelaytest.Start(t)
 	p := &path{}
 	w := &world{T: t, nats: srv.NATS, kill: srv.StopRelay, serve: srv.StartRelay, cut: p.end}
-	w.games = "nats://" + p.stream(t, strings.TrimPrefix(srv.NATS, "nats://"), cond{})
+	w.games = "nats://" + p.stream(t, strings.TrimPrefix(srv.NATS, "nats://"), cond{base: 100e6})
 	w.begin()
 	return w
 }

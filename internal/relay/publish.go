@@ -43,6 +43,10 @@ func (w *Worker) publish(now time.Time, o *ownership, m bus.Msg) {
 		w.answer(m.Reply, fmt.Appendf(nil, `{"shard":%d,"shards":%d}`, o.shard, w.relay.cfg.Shards))
 		return
 	}
+	if _, is := m.Header[subject.HeaderAgain]; is {
+		w.answers.again(w, o, m)
+		return
+	}
 	span := w.relay.signals.received(m)
 	form, err := w.applyPublish(now, o, m, span)
 	if err != nil {

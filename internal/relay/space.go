@@ -156,6 +156,7 @@ func (w *Worker) emit(now time.Time, sp *space) {
 		case replication.OutputAnswer:
 			r := sp.reply(out.Answer.Token)
 			m = bus.Msg{Subject: r.subject, Header: r.form.Header(), Data: r.form.AppendAnswer(nil, &out.Answer)}
+			w.answers.keep(m.Subject, m.Data)
 		case replication.OutputWrite:
 			m = bus.Msg{Subject: sp.reply(out.Write.Token).subject, Data: replication.AppendWriteResult(nil, out.Write)}
 		case replication.OutputEvent:

@@ -60,6 +60,8 @@ type Worker struct {
 	place placement
 	doubt doubt
 
+	answers answers
+
 	parser payload.Parser // of publishes
 
 	refusedLine refusedLine
@@ -81,8 +83,9 @@ func newWorker(r *Relay, index int) *Worker {
 			func(a, b *space) bool { return a.due.Before(b.due) },
 			func(sp *space) *int { return &sp.place },
 		),
-		quota: quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Workers)},
-		sleep: turn.NewWake(),
+		quota:   quota{rate: float64(r.cfg.DurableRate) / float64(r.cfg.Workers)},
+		sleep:   turn.NewWake(),
+		answers: newAnswers(),
 	}
 	w.wake, w.loads.worker, w.doubt.worker = w.sleep.Wake, w, w
 	woken := func() { w.wake() }
