@@ -118,6 +118,24 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
+// TestWriteBeforeAnswer: what a client writes while an op has no answer is later than the op if its position is, because the answer was lost and
+// asked for. Otherwise answers and events come in the order in which the relay applied them, so the op is later.
+func TestWriteBeforeAnswer(t *testing.T) {
+	for seq, want := range map[int]string{2: "9", 3: "7", 4: "7"} { // of the answer
+		s := newScripted(t, lampPut)
+		s.answer(`{"epoch":5,"seq":1,"results":[{}]}`)
+		if err := s.Post(Set{"lamp", Values{"on": 7}}); err != nil {
+			t.Fatal(err)
+		}
+		op := s.flush(s.now)
+		s.event(s.now, []byte(`{"type":"changed","epoch":5,"seq":3,"key":"lamp","client":"ann","values":{"on":9}}`))
+		s.answered(s.now, &nats.Msg{Subject: op.msg.Reply, Data: fmt.Appendf(nil, `{"epoch":5,"seq":%d,"results":[{}]}`, seq)})
+		if st, _ := s.State("lamp"); fmt.Sprint(st.Value("on")) != want {
+			t.Errorf("the answer has the position %d and the write 3: the copy has %v, want %s", seq, st.Value("on"), want)
+		}
+	}
+}
+
 // TestLostState: a relay that does not know a state gets all of it, with what clients wrote, and a relay that contradicts itself is
 // believed in the end.
 func TestLostState(t *testing.T) {

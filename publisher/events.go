@@ -388,7 +388,7 @@ func (s *Space) event(now time.Time, data []byte) (out Event, ok bool) {
 		s.follow(ev.Epoch)
 	case replication.EventChanged:
 		s.follow(ev.Epoch)
-		s.written(ev)
+		s.written(ev, false)
 	case replication.EventLeft:
 		if ev.Reason != "replaced" { // by a newer session of the same client
 			delete(s.groups, ev.Client)

@@ -383,7 +383,7 @@ func (s *Space) answered(now time.Time, reply *nats.Msg) {
 	}
 	for _, p := range r.ops {
 		for _, ev := range s.unplaced.take(p.topic) {
-			s.written(ev)
+			s.written(ev, true)
 		}
 	}
 }

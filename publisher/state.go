@@ -342,8 +342,9 @@ func (s *Space) clear(time.Time) error {
 }
 
 // written applies the values that a client wrote, except those that an op of this Space changes later, and those of which the copy has a later
-// position. Answers and events come in the order in which the relay applied ops and writes, so an op without an answer is later than the write.
-func (s *Space) written(ev eventJSON) {
+// position. Answers and events come in the order in which the relay applied ops and writes, so an op without an answer is later than the write,
+// unless its answer was lost. So the write is looked at again when the answer is there; of a write and an op at one position the op is then taken to be later.
+func (s *Space) written(ev eventJSON, again bool) {
 	st := s.states[ev.Key]
 	if st == nil || st.put == nil || !st.removedAt.IsZero() {
 		return
@@ -355,7 +356,7 @@ func (s *Space) written(ev eventJSON) {
 	late := false
 	for name, v := range ev.Values {
 		i, ok := st.index(name)
-		if !ok || st.known[i].After(at) || s.inFlight[t].changes(i) || s.out.ops[t].changes(i) {
+		if !ok || st.known[i].After(at) || again && st.known[i] == at || s.inFlight[t].changes(i) || s.out.ops[t].changes(i) {
 			continue
 		}
 		if st.bound.adopt(i, v, false) {
