@@ -283,9 +283,13 @@ type leaseNode struct {
 // A nodeLease is one shard of a node.
 type nodeLease struct {
 	*cluster.Lease
-	queue []leaseBatch // the first is with the lease
-	token uint64
-	turns uint64 // of the lease; a timer of an older turn is outdated
+	queue   []leaseBatch
+	storing bool // the first of queue is with the lease
+	token   uint64
+	turns   uint64 // of the lease; a timer of an older turn is outdated
+
+	leaving   bool // the shard is released behind the last batch
+	successor string
 }
 
 type leaseBatch struct {
@@ -332,7 +336,8 @@ func (n *leaseNode) Want(shard int, rank int) {
 // Release implements cluster.Leases.
 func (n *leaseNode) Release(shard int, epoch uint64, to string) {
 	if l := n.leases[shard]; l.Epoch() == epoch {
-		l.Release(to)
+		l.leaving, l.successor = true, to
+		n.feed(l)
 		n.turn(shard)
 	}
 }
@@ -359,11 +364,16 @@ func (n *leaseNode) Store(shard int, epoch uint64, list []cluster.Keyframe, done
 	n.turn(shard)
 }
 
-// feed gives the lease the first batch that waits.
+// feed gives the lease the first batch that waits and that it does not have yet, and behind the last one the release.
 func (n *leaseNode) feed(l *nodeLease) {
-	if len(l.queue) == 1 {
+	switch {
+	case len(l.queue) > 0 && !l.storing:
+		l.storing = true
 		l.token++
 		l.Lease.Store(n.hub.Now(), l.token)
+	case len(l.queue) == 0 && l.leaving:
+		l.leaving = false
+		l.Release(l.successor)
 	}
 }
 
@@ -456,7 +466,7 @@ func (n *leaseNode) act(shard int, l *nodeLease, a cluster.Action) {
 		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name, Former: a.Former, Wiped: a.Wiped, Spare: a.Spare})
 	case cluster.ActionLost:
 		queue := l.queue
-		l.queue = nil
+		l.queue, l.storing, l.leaving = nil, false, false
 		for _, b := range queue {
 			b.done(cluster.ErrNotHeld)
 		}
@@ -465,12 +475,9 @@ func (n *leaseNode) act(shard int, l *nodeLease, a cluster.Action) {
 		n.tell(cluster.LeaseEvent{Kind: cluster.ShardDurable, Shard: shard, Epoch: a.Epoch, Durable: a.Durable})
 	case cluster.ActionStored:
 		done := l.queue[0].done
-		l.queue = l.queue[1:]
+		l.queue, l.storing = l.queue[1:], false
 		done(nil)
-		if len(l.queue) > 0 {
-			l.token++
-			l.Lease.Store(n.hub.Now(), l.token)
-		}
+		n.feed(l)
 	default:
 		n.ask(shard, l, a)
 	}
