@@ -393,7 +393,7 @@ const HeaderWrite = "Dnp-Write"
 // client's edge and not for the client.
 const (
 	HeaderControl   = "Dnp-Control"
-	ControlKick     = "kick"      // from the holder: end the client's sessions
+	ControlKick     = "kick"      // from the holder: end the client's sessions, or only HeaderSession if it is there
 	ControlReplaced = "replaced"  // from an edge: end the sessions that began before HeaderBegan
 	HeaderBegan     = "Dnp-Began" // when the session HeaderSession began, in Unix microseconds
 )

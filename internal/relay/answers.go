@@ -14,8 +14,8 @@ const answersBytesMax = 8 << 20
 // answerOverhead is counted for each answer besides its bytes.
 const answerOverhead = 64
 
-// answers are the newest answers to publishes, for publishers whose connection ended before they came. Such a publisher cannot
-// know whether what it said was applied, and if it said it again, that would replace what clients have written since.
+// answers are the newest answers to publishes, for publishers whose connection ended before they came. Such a publisher does
+// not know whether the worker applied the publish, and a repetition would overwrite what clients have written since.
 type answers struct {
 	seed  maphash.Seed
 	by    map[uint64][]byte // by the hash of the subject of the answer
