@@ -94,11 +94,15 @@ func TestRunEndsBesideTheLibrary(t *testing.T) {
 	r.Want(0, 0)
 	held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	loaded := make(chan error, loaders+16) // 16 wait behind the others
-	for range loaders + 16 {
-		r.Load(0, held.Epoch, func([]cluster.Keyframe) {}, func(err error) { loaded <- err })
+	load := func() { r.Load(0, held.Epoch, func([]cluster.Keyframe) {}, func(err error) { loaded <- err }) }
+	for range loaders {
+		load()
 	}
-	for range len(r.streams) + loaders {
+	for range len(r.streams) + loaders { // the loaders have the first loads, so there is room for the others
 		<-begun
+	}
+	for range 16 {
+		load()
 	}
 	cancel()
 	select {
