@@ -126,14 +126,20 @@ func (e *webEdge) close(code int, reason string) {
 
 func (e *webEdge) cut() { e.each(webPeer.cut) }
 
-// forget ends all sessions.
+// forget ends all sessions, and then the connections: a client that comes back must not find its session.
 func (e *webEdge) forget() {
-	e.cut()
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	var peers []webPeer
 	for token, s := range e.sessions {
 		_ = s.socket.Close()
+		if s.peer != nil {
+			peers = append(peers, s.peer)
+		}
 		delete(e.sessions, token)
+	}
+	e.mu.Unlock()
+	for _, p := range peers {
+		p.cut()
 	}
 }
 

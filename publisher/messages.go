@@ -156,6 +156,7 @@ const (
 	pullMax         = 500
 	readerHeartbeat = 500 * time.Millisecond // the shortest that the library takes
 	readerIdle      = 30 * time.Second
+	readerLate      = 5 * time.Second // after which a consumer is deleted again that a slow server may have made behind the first request for that
 )
 
 // A reader reads one stream in order, and ends when anything goes wrong. jetstream's
@@ -203,6 +204,7 @@ func openReader(running context.Context, s *Space, cursor *Cursor) (*reader, err
 	r := &reader{nc: s.p.nc, consumer: cfg.Name}
 	if err := r.start(ctx, stream, cfg); err != nil {
 		r.deleteConsumer() // the server may have made it although its answer did not come
+		time.AfterFunc(readerLate, r.deleteConsumer)
 		return nil, err
 	}
 	reading, stop := context.WithCancel(running)

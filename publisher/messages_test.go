@@ -97,7 +97,7 @@ func (x *inbox) consume(stored []byte, n int) []byte {
 	}
 	p, err := publisher.Connect(context.Background(), publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
 	must(err)
-	defer p.Close()
+	x.Cleanup(p.Close)
 	space, err := p.Space("demo")
 	must(err)
 	ctx, cancel := context.WithTimeout(x.Context(), patience)
@@ -205,7 +205,7 @@ func (x *inbox) endEarly(n int) {
 	must(x.nc.Flush())
 	p, err := publisher.Connect(x.Context(), publisher.Config{URL: x.srv.URL(), Log: slog.New(slog.DiscardHandler)})
 	must(err)
-	defer p.Close()
+	x.Cleanup(p.Close) // and not here: what a slow server makes late is deleted later
 	space, err := p.Space("demo")
 	must(err)
 	for range n {
