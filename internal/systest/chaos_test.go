@@ -312,8 +312,8 @@ func (g *ring) heal() {
 	for _, r := range g.relays {
 		g.leases.Cut(r.name, false)
 		r.apart = false
-		g.stick(r, false)
 		g.wake(r)
+		g.stick(r, false) // behind wake: a relay that is paused stays stuck
 		if r.dead {
 			g.start(r)
 		}
