@@ -171,6 +171,9 @@ func (x *twin) send(client netip.AddrPort, kind string, p []byte, door twinDoor)
 		return
 	}
 	x.sent[kind]++
+	if kind == "close" {
+		x.w.endings.closed[client] = x.w.net.Elapsed()
+	}
 	door(p)
 }
 
@@ -210,17 +213,21 @@ func (x *twin) String() string {
 	return fmt.Sprintf("the twin sent %d datagrams and left out %d: %d in bursts, %s", all, x.skipped, x.sent["burst"], strings.Join(list, ", "))
 }
 
+// patientFor is for how long a close that nothing contradicts can wait.
+const patientFor = 10 * time.Second
+
 // endings are the sessions that ended although their clients took themselves for connected.
 type endings struct {
 	served  netip.AddrPort            // the client whose datagram an edge handles; invalid for none
 	names   map[string]netip.AddrPort // of clients without a login: an edge makes their names
 	clients map[netip.AddrPort]*player
-	over    map[netip.AddrPort]bool // clients whose session ended, for whatever reason
+	over    map[netip.AddrPort]bool          // clients whose session ended, for whatever reason
+	closed  map[netip.AddrPort]time.Duration // when a twin said last that they end it
 	list    []event
 }
 
 func newEndings() *endings {
-	return &endings{over: make(map[netip.AddrPort]bool), names: make(map[string]netip.AddrPort), clients: make(map[netip.AddrPort]*player)}
+	return &endings{over: make(map[netip.AddrPort]bool), closed: make(map[netip.AddrPort]time.Duration), names: make(map[string]netip.AddrPort), clients: make(map[netip.AddrPort]*player)}
 }
 
 // name notes an id that an edge made.
@@ -236,6 +243,9 @@ func (n *endings) note(e event) {
 	n.over[addr] = true
 	p.world.print("the session of %v has ended: %s", addr, e.Reason)
 	if p.Phase() == dnptest.Connected && (p.carried == nil || !p.carried.missed) {
+		if at, ok := n.closed[addr]; ok && e.Reason == "peer" && p.world.net.Elapsed()-at < patientFor {
+			e.Reason = "timeout" // an edge that gives a client up takes a forged close for the reason (dnp, liveness.endOf)
+		}
 		n.list = append(n.list, e)
 	}
 }
