@@ -1,11 +1,13 @@
 package redisaffinity
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +30,9 @@ type server struct {
 	t    testing.TB
 	port int
 	args []string
-	cmd  *exec.Cmd
+
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended
 }
 
 // startServer starts redis-server on a free port, or skips the test.
@@ -37,37 +41,74 @@ func startServer(t testing.TB, args ...string) *server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed (Debian package redis-server); miniredis stands in for it in other tests")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, port: l.Addr().(*net.TCPAddr).Port, args: args}
-	l.Close()
-	s.start()
+	s := &server{t: t, args: args}
 	t.Cleanup(s.stop)
-	return s
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.port = l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		if s.launch() {
+			return s
+		}
+	}
+	t.Fatal("no redis-server gets a port")
+	return nil
 }
 
+// start starts a server on the port that it had before.
 func (s *server) start() {
 	s.t.Helper()
-	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.args...)
-	s.cmd = exec.Command("redis-server", args...)
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("tcp", s.addr()); err == nil {
-			c.Close()
+		if s.launch() {
 			return
 		}
 	}
 	s.t.Fatal("redis-server does not listen")
 }
 
+// launch starts a server. It reports false if that ends, because another process has the port, such as the server of another test.
+func (s *server) launch() bool {
+	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.args...)
+	cmd := exec.Command("redis-server", args...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ready, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.Contains(lines.Text(), "Ready to accept connections") {
+				select {
+				case ready <- struct{}{}:
+				default: // it says so for each kind of connection
+				}
+			}
+		}
+		_ = cmd.Wait()
+	}()
+	s.cmd, s.ended = cmd, ended
+	select {
+	case <-ready:
+		return true
+	case <-ended:
+		s.cmd = nil
+	case <-time.After(patience):
+		s.stop()
+	}
+	return false
+}
+
 func (s *server) stop() {
 	if s.cmd != nil {
 		s.cmd.Process.Kill()
-		s.cmd.Wait()
+		<-s.ended
 		s.cmd = nil
 	}
 }
