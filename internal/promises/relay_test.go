@@ -25,7 +25,7 @@ func writesStay(w *world) {
 		ops = append(ops, put)
 	}
 	w.publish(ops...)
-	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindMissed}}, nil)
+	h := w.events(w.space, publisher.Filter{Kinds: []publisher.Kind{publisher.KindChanged, publisher.KindMissed, publisher.KindRefused}}, nil)
 	c := w.dial(w.path(), ears{})
 	write := func(j int, name string, v int) {
 		s, err := c.Await(w.ctx, fmt.Sprint("k", j))
@@ -65,7 +65,14 @@ func writesStay(w *world) {
 		w.serve()
 		for j := range states {
 			if !within(patience/2, func() bool { return heard(j, "n", 1000*i+j) }) {
-				w.Fatalf("round %d: the game server did not hear of the write to k%d; the relay has %v, the game server missed events: %v", i, j, w.truth()[fmt.Sprint("k", j)], h.has(func(ev publisher.Event) bool { return ev.Kind == publisher.KindMissed }))
+				var other []publisher.Event
+				h.count(func(ev publisher.Event) bool {
+					if ev.Kind != publisher.KindChanged {
+						other = append(other, ev)
+					}
+					return false
+				})
+				w.Fatalf("round %d: the game server did not hear of the write to k%d; the relay has %v, the game server heard %+v", i, j, w.truth()[fmt.Sprint("k", j)], other)
 			}
 		}
 		w.must(w.space.Flush(w.ctx))
