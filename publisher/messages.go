@@ -151,12 +151,13 @@ func (s *Space) parseMessage(from string, h nats.Header, data []byte) (*Message,
 // A reader waits for readerHeartbeat twice without a sign of the server before it ends,
 // and servers delete a consumer that has not been read from for readerIdle, in case that the
 // reader could not delete it: a server allows a stream 1,000 consumers, for all game servers
-// together. Up to pullMax messages wait for the game server.
+// together. After readerLate the reader asks a second time to delete a consumer whose creation had no answer: a slow server may have
+// made it behind the first request. Up to pullMax messages wait for the game server.
 const (
 	pullMax         = 500
 	readerHeartbeat = 500 * time.Millisecond // the shortest that the library takes
 	readerIdle      = 30 * time.Second
-	readerLate      = 5 * time.Second // after which a consumer is deleted again that a slow server may have made behind the first request for that
+	readerLate      = 5 * time.Second
 )
 
 // A reader reads one stream in order, and ends when anything goes wrong. jetstream's

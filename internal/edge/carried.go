@@ -185,8 +185,8 @@ func (w *Worker) counts(a *arrival) bool {
 		return true
 	}
 	_, ok := w.ep.Conn(a.conn.Addr())
-	other := w.node.hub.Conn(a.conn.Addr())
-	return ok && (other == nil || other == a.conn) // the hub forgets it a moment later
+	newest := w.node.hub.Conn(a.conn.Addr())
+	return ok && (newest == nil || newest == a.conn) // the hub forgets a connection a moment after its end
 }
 
 // handleCarried ends the connection of a carried client with its session, and follows its way.

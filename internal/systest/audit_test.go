@@ -301,10 +301,13 @@ func (a *audit) lag() {
 	}
 }
 
-// healMost is healMax. An edge that lost a large answer, or asks again and again because the bus goes on damaging the answers, may
-// have to wait until the holder's window for it ends.
+// healMost is healMax, and twice as long while the bus goes on damaging the repairs. An edge that lost a large
+// answer may have to wait until the holder's window for it ends.
 func (a *audit) healMost() time.Duration {
-	if a.damaged || a.large {
+	switch {
+	case a.damaged:
+		return 2 * healMax
+	case a.large:
 		return healMax + repairWindow
 	}
 	return healMax
