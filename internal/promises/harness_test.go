@@ -61,7 +61,8 @@ type world struct {
 	kill, serve func() // end the relay; start another
 
 	mu      sync.Mutex
-	refused []error // of ops, that nobody waited for
+	refused []error         // of ops, that nobody waited for
+	stored  map[uint64]bool // numbers of the states that the durable store has confirmed
 }
 
 // start runs NATS and a relay that stores nothing.
@@ -88,7 +89,7 @@ func startCut(t *testing.T) *world {
 // serve returns before the next relay holds the shards.
 func startStored(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t}
+	w := &world{T: t, stored: map[uint64]bool{}}
 	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", Folder: natstest.Dir(t), Mappings: subject.Names{}.Mappings(64)})
 	w.must(err)
 	t.Cleanup(srv.Shutdown)
@@ -101,20 +102,20 @@ func startStored(t *testing.T) *world {
 			crash = nil
 		}
 	}
-	w.serve = func() { number++; crash = w.storing(fmt.Sprint("relay-", number)) }
+	w.serve = func() { number++; crash = w.crashing(fmt.Sprint("relay-", number)) }
 	t.Cleanup(func() { w.kill() })
 	w.serve()
 	w.begin()
 	return w
 }
 
-// storing runs a relay with leases and a store, and returns what ends it as a crash does.
-func (w *world) storing(name string) (crash func()) {
+// crashing runs a relay with leases and a store, and returns what ends it as a crash does.
+func (w *world) crashing(name string) (crash func()) {
 	log := slog.New(slog.DiscardHandler)
 	bus, store := w.bus(), w.bus()
 	leases, err := natslease.Open(w.Context(), natslease.Config{Conn: store.Conn(), Node: name, Log: log})
 	w.must(err)
-	r, err := relay.New(relay.Config{Node: name, Bus: bus, Leases: leases, Tick: time.Millisecond, Workers: 1, DrainTimeout: time.Nanosecond, Log: log})
+	r, err := relay.New(relay.Config{Node: name, Bus: bus, Leases: storing{leases, w}, Tick: time.Millisecond, Workers: 1, DrainTimeout: time.Nanosecond, Log: log})
 	w.must(err)
 	r.SetRoster(cluster.NewRoster([]cluster.Member{{Name: name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady, Shards: 64, Incarnation: 1}}))
 	ctx, stop := context.WithCancel(context.Background())
@@ -127,6 +128,39 @@ func (w *world) storing(name string) (crash func()) {
 		stop()
 		running.Wait()
 	}
+}
+
+// storing tells the world what the durable store has confirmed.
+type storing struct {
+	cluster.Leases
+	w *world
+}
+
+func (s storing) Store(shard int, epoch uint64, batch []cluster.Keyframe, done func(error)) {
+	numbers := make([]uint64, 0, len(batch)) // the batch belongs to the leases
+	for _, k := range batch {
+		numbers = append(numbers, k.Number)
+	}
+	s.Leases.Store(shard, epoch, batch, func(err error) {
+		if err == nil {
+			s.w.mu.Lock()
+			for _, n := range numbers {
+				s.w.stored[n] = true
+			}
+			s.w.mu.Unlock()
+		}
+		done(err)
+	})
+}
+
+// untilStored waits until the durable store has n states.
+func (w *world) untilStored(n int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("the store has %d states", n), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.stored) >= n
+	})
 }
 
 // run runs a node and returns the function that ends it.

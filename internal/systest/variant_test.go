@@ -54,6 +54,7 @@ func newVariants(t *testing.T) (s *stack, a *variant.Adapter, url, udp string) {
 func TestVariantExamples(t *testing.T) {
 	t.Parallel()
 	s, a, url, udp := newVariants(t)
+	started := 0 // none without an engine
 	for script, address := range map[string]string{"variant_websocket.gd": url, "variant_udp.gd": udp} {
 		t.Run(script, func(t *testing.T) {
 			from := make(chan bus.Msg, 10)
@@ -65,6 +66,7 @@ func TestVariantExamples(t *testing.T) {
 			s.publish(`{"op":"put","key":"lamp","describe":true,"access":"read-write","values":[{"name":"on","type":"uint8","value":0},{"name":"colour","type":"vector3f32","value":[1,0.5,0]}]}`)
 			other := s.client(0, dnptest.Cpp())
 			p := engine(t, "../../examples/godot/"+script, "DNP="+address)
+			started++
 			s.until(other, "another client sees what the script wrote", func(c *dnptest.Client) bool {
 				return string(c.Value(`{"v":1,"key":"lamp","names":["on","colour"]}`, 0)) == "\x01"
 			})
@@ -81,8 +83,8 @@ func TestVariantExamples(t *testing.T) {
 			s.publish(`{"op":"remove","key":"lamp"}`)
 		})
 	}
-	if c := a.Stats(); c.Joined != 2 {
-		t.Errorf("%d peers joined, want 2", c.Joined)
+	if c := a.Stats(); int(c.Joined) != started {
+		t.Errorf("%d peers joined, want %d", c.Joined, started)
 	}
 }
 
