@@ -1,0 +1,126 @@
+package lease
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
+
+// peersMax bounds the relays that are remembered. Those whose leases were revoked are forgotten first: an absent lease counts
+// as a revoked one.
+const peersMax = 1024
+
+// A peer is another relay, as its records show it.
+type peer struct {
+	Record
+	seen   time.Time // when it last gave a sign
+	proofs int       // writes of this relay that were asked later and confirmed
+	asked  time.Time // when its revocation was asked; zero if none is under way
+	passed time.Time // when it let a shard pass; zero for never
+}
+
+func (p *peer) lives() bool { return p.Seq != 0 && p.Revoked == "" }
+
+// heard restarts the wait after which the lease may be revoked.
+func (p *peer) heard(now time.Time) { p.seen, p.proofs = now, 0 }
+
+// meet returns a new peer.
+func (l *Lease) meet(node string) *peer {
+	if len(l.peers) >= peersMax {
+		for name, p := range l.peers {
+			if !p.lives() {
+				delete(l.peers, name)
+			}
+		}
+		l.order = slices.DeleteFunc(l.order, func(name string) bool { return l.peers[name] == nil })
+	}
+	p := &peer{}
+	l.peers[node] = p
+	i, _ := slices.BinarySearch(l.order, node)
+	l.order = slices.Insert(l.order, i, node)
+	return p
+}
+
+// judge revokes the leases of relays that gave no sign although the store answered this one.
+func (l *Lease) judge(now time.Time) {
+	if !l.joined || now.Sub(l.renewed) >= 2*renewInterval+100*time.Millisecond || now.Before(l.grace) {
+		return
+	}
+	for _, name := range l.order {
+		p := l.peers[name]
+		if !p.lives() || now.Sub(p.seen) < revokeWait || p.proofs < proofs || now.Sub(p.asked) < Timeout {
+			continue
+		}
+		p.asked = now
+		l.emit(Action{Kind: ActionRevoke, Node: name, Expect: p.Seq, Record: Record{Format: l.recordFormat(), Incarnation: p.Incarnation, Revoked: l.cfg.Node}})
+	}
+}
+
+// Revoked answers ActionRevoke for the lease of a node.
+func (l *Lease) Revoked(now time.Time, node string, r Record, a Answer) {
+	p := l.peers[node]
+	if p == nil {
+		return
+	}
+	p.asked = time.Time{}
+	switch a.Verdict {
+	case fence.OK:
+		r.Seq = a.Seq
+		l.Saw(now, node, r)
+	case fence.Stale: // it lives, and the watch is late; or another relay was faster
+		p.heard(now)
+		l.emit(Action{Kind: ActionReadLease, Node: node, Asked: now})
+	default:
+		p.asked = now.Add(pauseMax - Timeout)
+	}
+}
+
+// over reports whether the incarnation that holds a shard can certainly write no more: its lease was revoked or replaced, or is
+// absent. A record of the shard that did not come by the watch may be newer than what is known of its holder's lease.
+func (l *Lease) over(s *shard) bool {
+	p, o := l.peers[s.owner.Node], &s.owner
+	inOrder := s.watched >= o.Seq
+	switch {
+	case p == nil:
+		return inOrder
+	case p.Incarnation == o.Incarnation:
+		return !p.lives()
+	}
+	return inOrder || p.Seq > o.Seq
+}
+
+// rank returns how many relays rank before this one for a shard.
+func (l *Lease) rank(n int) (rank int) {
+	mine := l.cfg.Draw(l.cfg.Node, n)
+	for _, name := range l.order {
+		if p := l.peers[name]; p.lives() && !p.Closed && before(name, l.cfg.Draw(name, n), l.cfg.Node, mine) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// best returns the relay that should hold a shard which this one holds: empty if this one takes none, and no other does.
+func (l *Lease) best(now time.Time, n int, open bool) (best string) {
+	var most uint64
+	consider := func(name string) {
+		if draw := l.cfg.Draw(name, n); best == "" || before(name, draw, best, most) {
+			best, most = name, draw
+		}
+	}
+	if open {
+		consider(l.cfg.Node)
+	}
+	for _, name := range l.order {
+		if p := l.peers[name]; p.lives() && !p.Closed && (p.passed.IsZero() || now.Sub(p.passed) >= passedTime) {
+			consider(name)
+		}
+	}
+	return best
+}
+
+// before reports whether relay a, with its draw, ranks before relay b.
+func before(a string, draw uint64, b string, other uint64) bool {
+	return draw > other || draw == other && a < b
+}

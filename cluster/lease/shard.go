@@ -1,0 +1,259 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/dnprelay/dnprelay/internal/fence"
+)
+
+// asksMax bounds the changes of owners that are under way at a time, so that the store is not flooded when many shards are free.
+const asksMax = 64
+
+// A shard is what a relay knows of one.
+type shard struct {
+	n     int
+	owner Owner // the newest that was seen
+
+	watched uint64 // sequence of the newest that the watch brought, behind all records that are older
+
+	alive time.Time // when its worker spoke last
+	open  bool      // the worker takes it
+
+	epoch   uint64 // in which this relay holds it; 0 if it does not
+	last    uint64 // the newest epoch in which it did
+	durable bool
+
+	releasing bool // its holder has stopped serving it
+	reason    Reason
+	successor string // empty for any
+	placed    string // the relay that should hold it, as was said last
+
+	former   former
+	free     time.Time // since when it has no holder; zero if it has one
+	reserved time.Time // until when it is left to the relay that held it before the stream was made anew
+	ask      ask
+}
+
+// A former is the last ownership of this relay, if it ended with the lease or with the stream and no other relay held the shard until
+// the record of a sequence.
+type former struct {
+	epoch uint64
+	until uint64
+	wiped bool
+}
+
+// An ask is a change of the owner that is under way.
+type ask struct {
+	owner  Owner // to be stored; zero if nothing is under way
+	expect uint64
+	spare  bool
+	sent   time.Time // or when the leader was asked last who holds the shard
+	read   bool      // the leader was asked
+	again  time.Time // when to ask again after a refusal; zero for never
+}
+
+// hung reports whether the worker of the shard stands still.
+func (s *shard) hung(now time.Time) bool { return now.Sub(s.alive) >= aliveTimeout }
+
+// Release gives the shard that this relay holds in an epoch to the relay successor, or to any if that is empty. Batches that
+// wait are stored first.
+func (l *Lease) Release(n int, epoch uint64, successor string) {
+	if s := l.shard[n]; s != nil && s.epoch != 0 && s.epoch == epoch && !s.releasing {
+		s.releasing, s.reason, s.successor = true, ReasonReleased, successor
+	}
+}
+
+// Epoch returns the epoch in which this relay holds a shard; 0 if it does not.
+func (l *Lease) Epoch(n int) uint64 { return l.shard[n].epoch }
+
+// owned takes the record of who holds a shard.
+func (l *Lease) owned(now time.Time, s *shard, o Owner) {
+	if o.Seq <= s.owner.Seq {
+		return
+	}
+	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation
+	if s.epoch != 0 {
+		why := ReasonTaken
+		if s.releasing && s.ask.owner.Node == o.Node && s.ask.owner.Incarnation == o.Incarnation {
+			why = s.reason
+		}
+		l.lose(now, s, why)
+	}
+	spare := s.ask.spare && mine && s.ask.owner.Node == o.Node
+	f := s.former
+	if f.until != o.Before { // others may have held the shard, also if their records were not seen
+		f = former{}
+	}
+	s.owner, s.ask, s.former, s.free = o, ask{}, former{}, time.Time{}
+	switch {
+	case mine:
+		l.hold(now, s, f, spare)
+	case o.Node == l.cfg.Node: // written by an incarnation that is over: nobody else held the shard
+		s.former, s.former.until = f, o.Seq
+	case o.unknown():
+		l.emit(Action{Kind: ActionSeen, Shard: s.n, Epoch: o.Seq})
+	case o.Node != "" && o.Node != l.cfg.Node:
+		l.emit(Action{Kind: ActionSeen, Shard: s.n, Epoch: o.Seq, Node: o.Node})
+	}
+}
+
+// hold begins an ownership.
+func (l *Lease) hold(now time.Time, s *shard, f former, spare bool) {
+	s.epoch, s.last, s.durable, s.reserved = s.owner.Seq, s.owner.Seq, true, time.Time{}
+	s.releasing, s.placed = false, l.cfg.Node
+	l.emit(Action{Kind: ActionAcquired, Shard: s.n, Epoch: s.epoch, Former: f.epoch, Wiped: f.wiped, Spare: spare})
+	if l.paused {
+		l.pause(s)
+	}
+	if spare {
+		mine := l.cfg.Draw(l.cfg.Node, s.n)
+		for _, name := range l.order {
+			if p := l.peers[name]; p.lives() && before(name, l.cfg.Draw(name, s.n), l.cfg.Node, mine) {
+				p.passed = now
+			}
+		}
+	}
+}
+
+// pause says that a shard must not be served, or may be again.
+func (l *Lease) pause(s *shard) {
+	kind := ActionResumed
+	if l.paused {
+		kind = ActionPaused
+	}
+	l.emit(Action{Kind: kind, Shard: s.n, Epoch: s.epoch})
+}
+
+// lose ends an ownership.
+func (l *Lease) lose(_ time.Time, s *shard, why Reason) {
+	l.drop(s)
+	l.emit(Action{Kind: ActionLost, Shard: s.n, Epoch: s.epoch, Reason: why})
+	s.epoch, s.releasing, s.successor, s.former = 0, false, "", former{}
+}
+
+// place takes shards that are free, and gives those away that other relays should hold.
+func (l *Lease) place(now time.Time) {
+	asks := 0
+	for _, s := range l.list {
+		if s.ask.owner != (Owner{}) {
+			asks++
+		}
+	}
+	open, valid := l.open(now), l.valid(now)
+	for _, s := range l.list {
+		switch {
+		case s.ask.owner != (Owner{}) || s.ask.read:
+			l.followUp(now, s)
+		case s.epoch != 0:
+			l.placeHeld(now, s, open, asks < asksMax)
+		case !l.isFree(now, s):
+			s.free = time.Time{}
+		default:
+			l.takeFree(now, s, open, valid && asks < asksMax)
+		}
+		if s.ask.sent == now && s.ask.owner != (Owner{}) {
+			asks++
+		}
+	}
+}
+
+// isFree reports whether nobody holds a shard.
+func (l *Lease) isFree(now time.Time, s *shard) bool {
+	o := &s.owner
+	switch {
+	case o.unknown() || now.Before(s.reserved):
+		return false
+	case o.Node == l.cfg.Node: // not held in this incarnation, or lost to an epoch on the bus
+		return true
+	}
+	return o.Node == "" || l.over(s)
+}
+
+// takeFree takes a free shard, when those that rank before this relay had their time.
+func (l *Lease) takeFree(now time.Time, s *shard, open, can bool) {
+	if s.free.IsZero() {
+		s.free = now
+	}
+	rank := l.rank(s.n)
+	wait := min(time.Duration(rank)*spareStep, spareMax)
+	switch {
+	case s.former.epoch != 0:
+		rank, wait = 0, 0 // only this relay may have the newest states
+	case !open:
+		wait = spareMax
+	}
+	if !can || !s.open || s.hung(now) || now.Sub(s.free) < wait || now.Before(s.ask.again) || l.busy(s) {
+		return
+	}
+	l.askOwner(now, s, Owner{Node: l.cfg.Node, Incarnation: l.incarnation}, rank > 0)
+}
+
+// placeHeld looks who should hold a shard that this relay holds.
+func (l *Lease) placeHeld(now time.Time, s *shard, open, can bool) {
+	if s.hung(now) && !s.releasing {
+		l.drop(s)
+		s.releasing, s.reason, s.successor = true, ReasonHung, ""
+	}
+	if s.releasing {
+		if can && !now.Before(s.ask.again) && !l.busy(s) {
+			o := Owner{}
+			if p := l.peers[s.successor]; p != nil && p.lives() {
+				o = Owner{Node: s.successor, Incarnation: p.Incarnation}
+			}
+			l.askOwner(now, s, o, false)
+		}
+		return
+	}
+	if best := l.best(now, s.n, open); best != s.placed {
+		s.placed = best
+		l.emit(Action{Kind: ActionPlaced, Shard: s.n, Epoch: s.epoch, Node: best})
+	}
+}
+
+func (l *Lease) askOwner(now time.Time, s *shard, o Owner, spare bool) {
+	o.Format, o.Before = l.recordFormat(), s.owner.Seq
+	s.ask = ask{owner: o, expect: s.owner.Seq, spare: spare, sent: now}
+	l.emit(Action{Kind: ActionOwn, Shard: s.n, Expect: s.owner.Seq, Owner: o, Asked: now})
+}
+
+// followUp asks the leader about a change that has no answer.
+func (l *Lease) followUp(now time.Time, s *shard) {
+	if now.Sub(s.ask.sent) >= Timeout {
+		l.readOwner(now, s)
+	}
+}
+
+// readOwner asks the leader who holds a shard. No change is asked before it answers.
+func (l *Lease) readOwner(now time.Time, s *shard) {
+	s.ask.read, s.ask.sent = true, now
+	l.emit(Action{Kind: ActionReadOwner, Shard: s.n, Asked: now})
+}
+
+// WroteOwner answers the ActionOwn of a record that was conditional on a sequence.
+func (l *Lease) WroteOwner(now time.Time, n int, expect uint64, o Owner, a Answer) {
+	s := l.shard[n]
+	current := s.ask.expect == expect && s.owner.Seq == expect && s.ask.owner == o
+	switch {
+	case a.Verdict == fence.OK:
+		o.Seq = a.Seq
+		l.owned(now, s, o)
+	case !current:
+	case a.Verdict == fence.Stale, a.Verdict == fence.Unknown:
+		l.readOwner(now, s)
+	default: // certainly not written
+		s.ask = ask{again: now.Add(pauseMax)}
+	}
+}
+
+// ReadOwner answers ActionReadOwner; o is the zero Owner if there is none.
+func (l *Lease) ReadOwner(now time.Time, n int, o Owner, v fence.Verdict) {
+	s := l.shard[n]
+	switch {
+	case v != fence.OK:
+		s.ask.sent = earlier(s.ask.sent, now.Add(pauseMax-Timeout))
+	case o.Seq > s.owner.Seq:
+		l.owned(now, s, o)
+	case o.Seq == s.owner.Seq && s.ask.read: // the change is not stored; a copy on its way has the same condition
+		s.ask = ask{again: now.Add(pauseMax / 2)}
+	}
+}
