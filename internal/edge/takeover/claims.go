@@ -163,7 +163,11 @@ func (c *claims) advanceInherited(now, next time.Time) time.Time {
 			c.find(claim.name, func(_ time.Time, s cluster.Served, err error) { c.locatedInherited(claim, s, err) })
 		}
 	}
-	if len(c.inherited) > 0 {
+	switch {
+	case len(c.inherited) == 0:
+	case !c.mayJudge(now):
+		next = earlier(next, now.Add(turnInterval))
+	default:
 		next = earlier(next, c.pace.next)
 	}
 	return next

@@ -285,3 +285,21 @@ func TestUnclaimedByItsOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestInheritedWait: an edge that is alone, and whose log did not answer for long enough, waits before it takes inherited sessions over, and
+// does not ask for the next turn at once.
+func TestInheritedWait(t *testing.T) {
+	e := newTestEdge(t)
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady, "e2": cluster.PhaseReady})
+	e.roster(map[string]cluster.Phase{"e1": cluster.PhaseReady})
+	k := e.workers[0].t
+	k.inherit("e2", []string{"session"}, false)
+	now := e.net.Now()
+	k.reach.gap = now
+	if k.mayJudge(now) {
+		t.Fatalf("the edge may judge others at once; alone: %v", k.host.View().alone)
+	}
+	if next := k.advanceInherited(now, now.Add(time.Hour)); !next.After(now) || next.After(now.Add(turnInterval)) || len(k.inherited) != 1 {
+		t.Errorf("it wants its next turn after %v, with %d sessions to take over", next.Sub(now), len(k.inherited))
+	}
+}
