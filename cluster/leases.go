@@ -1,6 +1,10 @@
 package cluster
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/dnprelay/dnprelay/cluster/lease"
+)
 
 // Errors of Leases.
 var (
@@ -17,13 +21,13 @@ var (
 )
 
 // Bounds of what is stored. A batch for Store may be larger than one write of the store; it is
-// then written in several, each all or nothing.
+// then written in several.
 const (
 	// KeyframeBytesMax bounds the data of one keyframe.
 	KeyframeBytesMax = 900 << 10
 
 	// BatchKeyframesMax bounds the keyframes of one write of the store.
-	BatchKeyframesMax = 999
+	BatchKeyframesMax = 998
 )
 
 // A Keyframe is one state of one space as it is stored.
@@ -45,26 +49,33 @@ const (
 	// ShardLost: this relay must stop serving the shard.
 	ShardLost
 
+	// ShardPaused: the store has been silent for so long that this relay must not serve the shard before ShardResumed. It still
+	// holds it.
+	ShardPaused
+	ShardResumed
+
 	// ShardDurable: whether the changes that this relay accepts for the shard are being stored
 	// changed to Durable. It is true at ShardAcquired.
 	ShardDurable
+
+	// ShardPlaced: Node should hold the shard, which this relay holds; any relay, if it is empty. It is this relay at ShardAcquired.
+	ShardPlaced
 
 	// ShardSeen: another relay, Node, holds the shard in Epoch. Node is empty if the record has
 	// another format.
 	ShardSeen
 )
 
-// A LeaseEvent is a change of the lease of a shard.
+// A LeaseEvent is a change of who holds a shard.
 type LeaseEvent struct {
 	Kind    LeaseEventKind
 	Shard   int
 	Epoch   uint64
 	Node    string
-	Reason  Reason
+	Reason  lease.Reason
 	Durable bool
-	Spare   bool // of ShardAcquired: the relays that rank before this one let the shard pass
 
-	// ShardAcquired: the epoch that this relay lost to the silence or the loss of the store, if
+	// ShardAcquired: the epoch that this relay lost with its lease, or with the loss of the store, if
 	// no other relay held the shard between; 0 for none. Nothing is newer then than what the
 	// relay still has from that epoch. Wiped says that the store does not have it.
 	Former uint64
@@ -75,18 +86,16 @@ type LeaseEvent struct {
 // be called from any goroutine, also from a callback, and do not block on the store. Callbacks
 // come from goroutines of the adapter; those of one shard come one after the other, in order.
 type Leases interface {
-	// OnEvent sets the receiver of events. It is called once, before Want. handle must not
-	// block: while it does, the shard is not renewed.
+	// OnEvent sets the receiver of events. It is called once, before Alive. handle must not
+	// block: while it does, nothing is renewed.
 	OnEvent(handle func(LeaseEvent))
 
-	// Want says how many relays should hold a shard rather than this one, or NoRank. It does not
-	// release a shard: that takes a Release, because only the relay knows when it has stopped
-	// serving the shard and which batches are to be stored before. The worker that serves the
-	// shard repeats it every WantInterval; see Lease.Want for what happens otherwise.
-	Want(shard int, rank int)
+	// Alive says that the worker of a shard turns, and whether this relay may be given shards. The worker repeats it every
+	// lease.AliveInterval, or loses the shard.
+	Alive(shard int, open bool)
 
 	// Release gives the shard that this relay holds in epoch to the node successor, or to any
-	// relay that wants it if successor is empty. The relay must have stopped serving the shard.
+	// relay if successor is empty. The relay must have stopped serving the shard.
 	// Batches given to Store before are stored first, if the store answers. ShardLost follows.
 	// Nothing happens if the shard is not held in that epoch.
 	Release(shard int, epoch uint64, successor string)
@@ -98,7 +107,7 @@ type Leases interface {
 	// when everything is stored, with ErrNotHeld when this relay lost the shard before, in
 	// which case none, some or all keyframes may be stored, with ErrQueueFull at once if more
 	// than the adapter's bound waits, or with ErrKeyframeSize. It tries for as long as the
-	// shard is held. batch and its bytes belong to the adapter from then on and must not be
+	// shard is held. One batch of a shard is under way at a time. batch and its bytes belong to the adapter from then on and must not be
 	// changed. done must not block. A holder stores nothing before it has loaded. An empty batch
 	// is a question: after nil, the relay held the shard at a moment after the call.
 	Store(shard int, epoch uint64, batch []Keyframe, done func(error))

@@ -92,12 +92,6 @@ type Member struct {
 	Format uint8
 }
 
-// CanHold reports whether m may be given shards: it is a relay that is ready, and not one that
-// starts or drains.
-func (m Member) CanHold() bool {
-	return m.Role == RoleRelay && m.Phase == PhaseReady
-}
-
 // CanServe reports whether m may be given sessions: it is an edge that is ready.
 func (m Member) CanServe() bool {
 	return m.Role == RoleEdge && m.Phase == PhaseReady

@@ -15,8 +15,7 @@ import (
 //
 // It is a hint: see the package comment.
 type Roster struct {
-	members    []Member
-	candidates []candidate // members that may be given shards
+	members []Member
 }
 
 // NewRoster returns the roster of members, whose slice it does not keep. Of two members with the
@@ -26,13 +25,7 @@ func NewRoster(members []Member) Roster {
 	slices.SortStableFunc(sorted, func(a, b Member) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(b.Incarnation, a.Incarnation))
 	})
-	r := Roster{members: slices.CompactFunc(sorted, func(a, b Member) bool { return a.Name == b.Name })}
-	for _, m := range r.members {
-		if m.CanHold() {
-			r.candidates = append(r.candidates, newCandidate(m.Name))
-		}
-	}
-	return r
+	return Roster{members: slices.CompactFunc(sorted, func(a, b Member) bool { return a.Name == b.Name })}
 }
 
 // Len returns the number of members.
@@ -81,30 +74,24 @@ func (r Roster) without(o Roster) (list []Member) {
 // talking, and when one of n relays goes, only its own shards move: 1/n of them, spread over the
 // others.
 
-// A candidate is a relay that may be given shards.
-type candidate struct {
-	name string
-	seed uint64
-}
-
 // FNV-1a with 64 bits. Package fnv costs a roster of a thousand edges a third more.
 const (
 	fnvOffset64 = 14695981039346656037
 	fnvPrime64  = 1099511628211
 )
 
-func newCandidate(name string) candidate {
+func seedOf(name string) uint64 {
 	h := uint64(fnvOffset64)
 	for i := range len(name) {
 		h = (h ^ uint64(name[i])) * fnvPrime64
 	}
-	return candidate{name, mix(h)}
+	return mix(h)
 }
 
-// draw returns the number that h draws for a shard. It must never change: nodes of different
-// releases have to agree.
-func (h candidate) draw(shard int) uint64 {
-	return mix(h.seed + uint64(shard)*0x9e3779b97f4a7c15)
+// DrawShard returns the number that a relay draws for a shard: the one with the highest number should hold it. It must never change:
+// nodes of different releases have to agree.
+func DrawShard(node string, shard int) uint64 {
+	return mix(seedOf(node) + uint64(shard)*0x9e3779b97f4a7c15)
 }
 
 // mix spreads every bit of x over all bits: the finalizer of SplitMix64, G. Steele and others,
@@ -118,46 +105,7 @@ func mix(x uint64) uint64 {
 
 // Draw returns the number that a node draws for another name. It must never change.
 func Draw(node, name string) uint64 {
-	return mix(newCandidate(node).seed + newCandidate(name).seed*0x9e3779b97f4a7c15)
-}
-
-// Holder returns the name of the relay that should hold a shard; ok is false if no relay is ready.
-// Only the lease says which relay holds it.
-func (r Roster) Holder(shard int) (name string, ok bool) {
-	var best uint64
-	for _, h := range r.candidates { // in the order of names, so the first of equals wins
-		if n := h.draw(shard); !ok || n > best {
-			name, best, ok = h.name, n, true
-		}
-	}
-	return name, ok
-}
-
-// Rank returns how many relays should hold a shard rather than the one with a name, or NoRank if that
-// may not be given shards.
-func (r Roster) Rank(shard int, name string) int {
-	i := slices.IndexFunc(r.candidates, func(c candidate) bool { return c.name == name })
-	if i < 0 {
-		return NoRank
-	}
-	own, rank := r.candidates[i].draw(shard), 0
-	for j, c := range r.candidates {
-		if n := c.draw(shard); n > own || n == own && j < i {
-			rank++
-		}
-	}
-	return rank
-}
-
-// only returns r with those of its candidates that keep reports.
-func (r Roster) only(keep func(name string) bool) Roster {
-	kept := Roster{members: r.members}
-	for _, c := range r.candidates {
-		if keep(c.name) {
-			kept.candidates = append(kept.candidates, c)
-		}
-	}
-	return kept
+	return mix(seedOf(node) + seedOf(name)*0x9e3779b97f4a7c15)
 }
 
 // Choose returns the node to which a key belongs, by the same hashing: the answer does not depend
@@ -171,20 +119,6 @@ func Choose(key string, names []string) (best string) {
 		}
 	}
 	return best
-}
-
-// Ranking returns the names of all relays that may hold a shard: the one that should, then the one
-// that should if the first went, and so on.
-func (r Roster) Ranking(shard int) []string {
-	holders := slices.Clone(r.candidates)
-	slices.SortFunc(holders, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.draw(shard), a.draw(shard)), strings.Compare(a.name, b.name))
-	})
-	names := make([]string, len(holders))
-	for i, h := range holders {
-		names[i] = h.name
-	}
-	return names
 }
 
 // Shard returns the shard of a space: FNV-1a 32 of its name modulo shards, which must be positive.

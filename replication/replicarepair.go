@@ -326,16 +326,16 @@ func (r *Replica) collect(h view.Header) bool {
 	return true
 }
 
-// finish ends a repair: it removes the states that the answer did not mention and moves the
-// replica to the position of the answer.
+// finish ends a repair: it moves the replica to the position of the answer, and removes the states that the answer did not
+// mention. The observer sees by the position whether a new holder does not have them.
 func (r *Replica) finish(h view.Header) {
+	r.epoch, r.seq = h.Epoch, h.Seq
 	for _, st := range r.states.all {
 		if !st.dead && st.round != r.answer.round {
 			r.remove(st)
 		}
 	}
 	r.answer.parts = nil
-	r.epoch, r.seq = h.Epoch, h.Seq
 	r.broken, r.open = false, r.ask.from.Early
 	r.ask.sent = false
 	if r.ask.from.Unlike {

@@ -75,13 +75,6 @@ func (s Names) Repair(n int) string { return s.join("shard", strconv.Itoa(n), "r
 // Write returns the subject of the writes of clients to shard n.
 func (s Names) Write(n int) string { return s.join("shard", strconv.Itoa(n), "write") }
 
-// Own returns the subject on which a relay repeats the ownership record of shard n that the
-// store accepted.
-func (s Names) Own(n int) string { return s.join("shard", strconv.Itoa(n), "own") }
-
-// OwnAll matches every Own.
-func (s Names) OwnAll() string { return s.join("shard", "*", "own") }
-
 // StoreAll matches all stored records of shard n.
 func (s Names) StoreAll(n int) string { return s.join("store", strconv.Itoa(n), ">") }
 
@@ -91,12 +84,15 @@ func (s Names) StoreOwn(n int) string { return s.join("store", strconv.Itoa(n), 
 // StoreOwnAll matches every StoreOwn.
 func (s Names) StoreOwnAll() string { return s.join("store", "*", "own") }
 
-// StoreHeartbeat returns the subject of the record by which the holder of shard n renews its
-// lease.
-func (s Names) StoreHeartbeat(n int) string { return s.join("store", strconv.Itoa(n), "beat") }
+// StoreLease returns the subject of the lease of a relay in stream g of the store; * stands for all relays.
+func (s Names) StoreLease(g int, node string) string {
+	return s.join("store", strconv.Itoa(g), "relay", node)
+}
 
-// StoreHeartbeatAll matches every StoreHeartbeat.
-func (s Names) StoreHeartbeatAll() string { return s.join("store", "*", "beat") }
+// ParseStoreLease returns the relay of a StoreLease subject, given the rest that ParseStore returns.
+func (s Names) ParseStoreLease(rest string) (node string, ok bool) {
+	return strings.CutPrefix(rest, "relay.")
+}
 
 // StoreKeyframe returns the subject of the stored keyframe of one state.
 func (s Names) StoreKeyframe(n int, space string, number uint64) string {
@@ -124,7 +120,7 @@ func (s Names) StoreInputs(secret string) Mapping {
 // StoreAllShards matches every stored record, and every StoreInput.
 func (s Names) StoreAllShards() string { return s.join("store", ">") }
 
-// ParseStore returns the shard of a stored record and the rest of its subject: own, beat or
+// ParseStore returns the shard of a stored record and the rest of its subject: own, relay.<node> or
 // k.<space>.<number>.
 func (s Names) ParseStore(subject string) (n int, rest string, ok bool) {
 	if rest, ok = s.cut(subject, "store."); !ok {
@@ -278,7 +274,7 @@ func (s Names) ParseGet(subject string) (a Address, ok bool) {
 	return s.parseAddress(subject, "get.")
 }
 
-// ParseShard returns the shard of a Head, Repair, Write or Own subject.
+// ParseShard returns the shard of a Head, Repair or Write subject.
 func (s Names) ParseShard(subject string) (n int, ok bool) {
 	rest, ok := s.cut(subject, "shard.")
 	if ok {

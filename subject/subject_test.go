@@ -117,8 +117,7 @@ func TestStoreSubjects(t *testing.T) {
 		{s.StoreAll(7), "dnp.v1.store.7.>"},
 		{s.StoreOwn(7), "dnp.v1.store.7.own"},
 		{s.StoreOwnAll(), "dnp.v1.store.*.own"},
-		{s.StoreHeartbeat(7), "dnp.v1.store.7.beat"},
-		{s.StoreHeartbeatAll(), "dnp.v1.store.*.beat"},
+		{s.StoreLease(7, "relay-1"), "dnp.v1.store.7.relay.relay-1"},
 		{s.StoreKeyframe(7, "demo", 12), "dnp.v1.store.7.k.demo.12"},
 		{s.StoreKeyframeAll(7), "dnp.v1.store.7.k.>"},
 		{s.StoreInput(s.StoreKeyframe(7, "demo", 12), "SECRET"), "dnp.v1.store.7.SECRET.k.demo.12"},
@@ -134,7 +133,7 @@ func TestStoreSubjects(t *testing.T) {
 	if space, number, ok := s.ParseStoreKeyframe("dnp.v1.store.7.k.demo.12"); !ok || space != "demo" || number != 12 {
 		t.Errorf("ParseStoreKeyframe: %q, %d, %v", space, number, ok)
 	}
-	if n, rest, ok := s.ParseStore("dnp.v1.store.7.beat"); !ok || n != 7 || rest != "beat" {
+	if n, rest, ok := s.ParseStore(s.StoreLease(7, "r1")); !ok || n != 7 || rest != "relay.r1" {
 		t.Errorf("ParseStore: %d, %q, %v", n, rest, ok)
 	}
 	for _, bad := range []string{

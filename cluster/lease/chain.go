@@ -71,7 +71,7 @@ func (l *Lease) watchSilence(now time.Time) {
 	silent := now.Sub(l.renewed)
 	if l.joined && silent >= ownSilence {
 		for _, p := range l.peers {
-			p.heard(now) // who hears nothing judges nobody
+			p.wait(now)
 		}
 	}
 	if paused := silent >= l.cfg.Silence; paused != l.paused {
@@ -110,7 +110,7 @@ func (l *Lease) open(now time.Time) bool {
 func (l *Lease) advanceChain(now time.Time) {
 	switch {
 	case l.op != nil && l.retry.IsZero():
-		if now.Sub(l.op.sent) >= Timeout {
+		if now.Sub(l.op.sent) >= settleWait {
 			l.op.unsure = true
 			l.settle(now)
 		}
@@ -143,7 +143,7 @@ func (l *Lease) chainDue() time.Time {
 	case !l.retry.IsZero():
 		next = l.retry
 	case l.op != nil:
-		next = later(l.op.sent, l.op.read).Add(Timeout)
+		next = later(l.op.sent, l.op.read).Add(settleWait)
 	case len(l.queue) > 0 && l.spare.After(l.advanced):
 		next = earlier(next, l.spare)
 	case !l.joined || len(l.queue) > 0 || l.closed != !l.open(l.advanced):
@@ -235,17 +235,19 @@ func (l *Lease) shrink() {
 
 // written notes that the write under way is stored.
 func (l *Lease) written(now, asked time.Time, a Answer) {
-	o := l.op
-	if now.Sub(l.renewed) >= l.cfg.Silence && l.joined {
-		l.grace = now.Add(afterOutage)
+	o, took := l.op, now.Sub(asked)
+	if l.joined {
+		silent := now.Sub(l.renewed)
+		took = max(took, silent-renewInterval) // attempts before this one had no answer
+		if silent >= l.cfg.Silence {
+			l.grace = now.Add(afterOutage)
+		}
 	}
 	l.op, l.retry, l.failures = nil, time.Time{}, 0
 	l.last, l.joined, l.closed = a.Seq, true, o.record.Closed
 	l.renewed = later(l.renewed, asked)
 	for _, p := range l.peers {
-		if asked.After(p.seen) {
-			p.proofs++
-		}
+		p.confirmed(now, asked, took)
 	}
 	if a.Partly {
 		l.shrink()
@@ -269,7 +271,7 @@ func (l *Lease) written(now, asked time.Time, a Answer) {
 
 // settle asks the leader what became of the write under way, once in a while.
 func (l *Lease) settle(now time.Time) {
-	if o := l.op; now.Sub(o.read) >= Timeout {
+	if o := l.op; now.Sub(o.read) >= settleWait {
 		o.read = now
 		l.emit(Action{Kind: ActionReadLease, Node: l.cfg.Node, Asked: now})
 	}
@@ -288,7 +290,7 @@ func (l *Lease) ReadLease(now time.Time, node string, r Record, v fence.Verdict)
 		l.retry = now
 	}
 	if l.op != nil && v != fence.OK && node == l.cfg.Node {
-		l.op.read = now.Add(pauseMax - Timeout)
+		l.op.read = now.Add(pauseMax - settleWait)
 	}
 }
 

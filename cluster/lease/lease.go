@@ -13,7 +13,7 @@ import (
 // Times of leases. They are measured on this node's monotonic clock, and never compared with another node's. Those of a relay's
 // own lease count from when the last confirmed write was asked.
 const (
-	// Timeout is the time after which the leader of the stream is asked what became of a request.
+	// Timeout is the time after which the leader of the stream is asked what became of a request, except of a write of the chain.
 	Timeout = time.Second
 
 	// AliveInterval is how often the worker of a shard calls Alive, or sooner.
@@ -29,15 +29,26 @@ const (
 	revokeWait = 1100 * time.Millisecond
 
 	// proofs is how many writes of this relay, asked after the last change of another lease, must have been confirmed
-	// before that lease is revoked: the store answers, so the other relay could have renewed.
-	proofs = 3
+	// before that lease is revoked, one every proofStep at most: the store answers, so the other relay could have renewed. They count anew
+	// behind a write that was not confirmed promptly: the other relay may have lost its own at that moment, and repeats it after settleWait.
+	proofs    = 3
+	proofStep = renewInterval - 50*time.Millisecond
+	prompt    = 500 * time.Millisecond
+
+	// revokeLate, and twice the longest that a confirmation took, is how long another lease must not have changed if the store
+	// confirms nothing promptly.
+	revokeLate = 6 * time.Second
+
+	// settleWait is the time after which the leader of the stream is asked what became of a write. It is shorter than the time
+	// in which another relay has proofs.
+	settleWait = 500 * time.Millisecond
 
 	// durableSilence is the silence of the store after which accepted changes are called not durable, and batchSilence
 	// is how long a batch may wait until they are.
 	durableSilence = time.Second
 	batchSilence   = 1500 * time.Millisecond
 
-	// ownSilence is the silence of the store after which nothing that this relay did not hear of others counts.
+	// ownSilence is the silence of the store after which that of others proves nothing.
 	ownSilence = 3*renewInterval + 100*time.Millisecond
 
 	// afterOutage is how long leases are not revoked after a silence of the store that ended service everywhere.
@@ -251,7 +262,8 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 	}
 	for _, name := range l.order {
 		p := l.peers[name]
-		soon(p.seen.Add(revokeWait))
+		soon(p.since.Add(revokeWait))
+		soon(p.lateAt())
 		soon(p.asked.Add(Timeout))
 	}
 	soon(l.grace)

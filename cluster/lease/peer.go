@@ -14,16 +14,50 @@ const peersMax = 1024
 // A peer is another relay, as its records show it.
 type peer struct {
 	Record
-	seen   time.Time // when it last gave a sign
-	proofs int       // writes of this relay that were asked later and confirmed
-	asked  time.Time // when its revocation was asked; zero if none is under way
-	passed time.Time // when it let a shard pass; zero for never
+	seen   time.Time     // when it last gave a sign
+	since  time.Time     // from when its silence counts while the store answers promptly
+	last   time.Time     // when the newest proof was asked
+	proofs int           // writes of this relay that were asked behind since, and confirmed promptly
+	late   int           // those that were confirmed behind lateAt
+	worst  time.Duration // the longest that a confirmation took since the last sign
+	asked  time.Time     // when its revocation was asked; zero if none is under way
+	passed time.Time     // when it let a shard pass; zero for never
 }
 
 func (p *peer) lives() bool { return p.Seq != 0 && p.Revoked == "" }
 
 // heard restarts the wait after which the lease may be revoked.
-func (p *peer) heard(now time.Time) { p.seen, p.proofs = now, 0 }
+func (p *peer) heard(now time.Time) {
+	p.seen, p.late, p.worst = now, 0, 0
+	p.wait(now)
+}
+
+// wait restarts the wait for a store that answers promptly.
+func (p *peer) wait(now time.Time) { p.since, p.last, p.proofs = now, now, 0 }
+
+// confirmed takes note that a write of this relay, which was asked at a time, is stored after so long.
+func (p *peer) confirmed(now, asked time.Time, took time.Duration) {
+	p.worst = max(p.worst, took)
+	if took > prompt {
+		p.wait(now)
+	}
+	if asked.Sub(p.last) < proofStep {
+		return
+	}
+	p.last = asked
+	p.proofs++
+	if !now.Before(p.lateAt()) {
+		p.late++
+	}
+}
+
+// silent reports whether the relay gave no sign although it could.
+func (p *peer) silent(now time.Time) bool {
+	return now.Sub(p.since) >= revokeWait && p.proofs >= proofs || p.late >= proofs
+}
+
+// lateAt returns when the relay has been silent for too long in a slow store.
+func (p *peer) lateAt() time.Time { return p.seen.Add(revokeLate + 2*p.worst) }
 
 // meet returns a new peer.
 func (l *Lease) meet(node string) *peer {
@@ -44,12 +78,12 @@ func (l *Lease) meet(node string) *peer {
 
 // judge revokes the leases of relays that gave no sign although the store answered this one.
 func (l *Lease) judge(now time.Time) {
-	if !l.joined || now.Sub(l.renewed) >= 2*renewInterval+100*time.Millisecond || now.Before(l.grace) {
+	if !l.joined || now.Before(l.grace) {
 		return
 	}
 	for _, name := range l.order {
 		p := l.peers[name]
-		if !p.lives() || now.Sub(p.seen) < revokeWait || p.proofs < proofs || now.Sub(p.asked) < Timeout {
+		if !p.lives() || !p.silent(now) || now.Sub(p.asked) < Timeout {
 			continue
 		}
 		p.asked = now
@@ -88,6 +122,12 @@ func (l *Lease) over(s *shard) bool {
 		return !p.lives()
 	}
 	return inOrder || p.Seq > o.Seq
+}
+
+// Open reports whether another relay is known to take shards.
+func (l *Lease) Open(node string) bool {
+	p := l.peers[node]
+	return p != nil && p.lives() && !p.Closed
 }
 
 // rank returns how many relays rank before this one for a shard.

@@ -88,7 +88,7 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	switch {
 	case mine:
 		l.hold(now, s, f, spare)
-	case o.Node == l.cfg.Node: // written by an incarnation that is over: nobody else held the shard
+	case o.Node == l.cfg.Node: // written by an incarnation that is over: no other relay held the shard
 		s.former, s.former.until = f, o.Seq
 	case o.unknown():
 		l.emit(Action{Kind: ActionSeen, Shard: s.n, Epoch: o.Seq})
@@ -157,7 +157,7 @@ func (l *Lease) place(now time.Time) {
 	}
 }
 
-// isFree reports whether nobody holds a shard.
+// isFree reports whether no relay holds a shard.
 func (l *Lease) isFree(now time.Time, s *shard) bool {
 	o := &s.owner
 	switch {

@@ -25,7 +25,7 @@ type checker struct {
 	storeIll time.Duration              // when the store, or a node, last had an excuse
 	faultAt  time.Duration
 	ownedAt  [simShards]time.Duration
-	gap      [simShards]time.Duration // when the shard was last served, or nobody could
+	gap      [simShards]time.Duration // when the shard was last served, or no node could
 
 	worst                                      time.Duration
 	acquires, formers, batches, revoked, lives int
@@ -172,7 +172,7 @@ func (c *checker) look() {
 		if gap := now - c.gap[i]; gap > c.worst {
 			c.worst = gap
 			if gap > gapMax+s.slow*8 {
-				c.failf("nobody serves shard %d for %v although the store answers; the holder is %+v", i, gap+gapMax, s.owner(i))
+				c.failf("no node serves shard %d for %v although the store answers; the holder is %+v", i, gap+gapMax, s.owner(i))
 			}
 		}
 	}

@@ -4,12 +4,11 @@
 //	leases, err := natslease.Open(ctx, natslease.Config{Conn: nc, Node: "relay-1", Shards: 64})
 //	leases.OnEvent(handle)
 //	go leases.Run(ctx)
-//	leases.Want(7, 0) // and again every cluster.WantInterval
+//	leases.Alive(7, true) // and again every lease.AliveInterval
 //
-// [cluster.Lease] decides what to ask of the store, when, and what an answer means; this
-// package carries it out. Each shard has two goroutines: one owns its Lease, the other does
-// its reads and writes, one at a time. One more goroutine per stream watches the records of
-// the shards, and a few load keyframes.
+// [lease.Lease] decides what to ask of the store, when, and what an answer means; this
+// package carries it out. Each stream has a goroutine that owns its Lease, one that watches its records, and a few that load
+// keyframes. Requests of all streams share one jetstream.Requester.
 //
 // The connection must not keep messages for later while it is broken
 // (nats.ReconnectBufSize(-1)): a write that leaves long after it was given up does no harm,

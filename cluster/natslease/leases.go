@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/internal/fence"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/subject"
@@ -24,11 +26,6 @@ const (
 	// more with cluster.ErrQueueFull. A holder then marks the states dirty again, so only
 	// time is lost.
 	QueueBytesMax = 16 << 20
-
-	// chunkBytesMax is the most that one atomic batch carries in keyframes, unless a single
-	// keyframe has more. The largest message of NATS has 1 MiB; a batch could have more,
-	// but holds up all other writes of its stream.
-	chunkBytesMax = 900 << 10
 
 	// loaders is how many shards of a stream are loaded at the same time. Each stream has its own, because a stream
 	// whose server does not answer must not keep the shards of others waiting. Arbitrary.
@@ -54,8 +51,11 @@ type Config struct {
 	// Replicas is the number of copies of a stream that Open makes; 0 means 1.
 	Replicas int
 
-	// Lease is the configuration of each lease. Open sets Node and ID.
-	Lease cluster.LeaseConfig
+	// Silence is the silence of the store after which a relay stops serving; 0 means 12 s.
+	Silence time.Duration
+
+	// Format returns the lowest format that all members of the cluster read; see package format. nil stands for the oldest.
+	Format func() uint8
 
 	// Epochs returns the highest epoch that holders name on the bus. Open calls it before it
 	// makes a stream: relays that run may know a former one. nil means that there are none.
@@ -69,7 +69,6 @@ func (c Config) withDefaults() Config {
 	c.Shards = cmp.Or(c.Shards, 64)
 	c.Streams = min(cmp.Or(c.Streams, 4), c.Shards)
 	c.Replicas = cmp.Or(c.Replicas, 1)
-	c.Lease.Node, c.Lease.ID = c.Node, rand.Text()
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
@@ -103,59 +102,71 @@ func (c *Config) store() jetstream.Shards {
 // Leases is cluster.Leases over JetStream. Make it with Open, call OnEvent, then Run once.
 type Leases struct {
 	cfg        Config
+	start      string // of this process
 	streams    []natsjs.Stream
 	secrets    []atomic.Pointer[string] // of the streams
 	maintainer *jetstream.Maintainer
+	requests   *jetstream.Requester
 	heard      []heard // of the streams
-	shards     []*shard
+	lanes      []*lane
+	held       []atomic.Uint64 // by shard: the epoch in which this relay holds it, or 0
+	queued     []atomic.Int64  // by shard: bytes that wait to be stored
 	handle     func(cluster.LeaseEvent)
-	loads      []chan load // of the streams
+	loads      []chan load   // of the streams
+	replaced   chan struct{} // closed when another process has the name of this relay
+	once       sync.Once
 	counts     counters
 	unwatched  bool // for tests: no watch brings anything
 }
 
 var _ cluster.Leases = (*Leases)(nil)
 
+// answerTimeout is how long an answer is waited for: one that comes late still counts.
+const answerTimeout = 12 * time.Second
+
 // Open makes the streams that do not exist, and checks that all are streams of this
 // deployment; if they are not, the error wraps jetstream.ErrDeployment, and
 // jetstream.ErrReplicas if one has fewer replicas than configured.
 func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.Lease.Validate(); err != nil {
+	store := cfg.store()
+	l := &Leases{
+		cfg: cfg, start: rand.Text(), secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
+		held: make([]atomic.Uint64, cfg.Shards), queued: make([]atomic.Int64, cfg.Shards),
+		handle: func(cluster.LeaseEvent) {}, replaced: make(chan struct{}),
+		requests: jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, Timeout: answerTimeout}),
+	}
+	if err := l.lease(nil).Validate(); err != nil {
 		return nil, err
 	}
-	store := cfg.store()
 	streams, err := store.Open(ctx, cfg.Conn, cfg.Epochs)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range streams {
-		if err := jetstream.CheckReplicas(s.CachedInfo().Config, cfg.Replicas); err != nil {
-			return nil, err
-		}
-	}
-	l := &Leases{
-		cfg: cfg, streams: streams, secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
-		handle: func(cluster.LeaseEvent) {},
-	}
-	for range streams {
-		l.loads = append(l.loads, make(chan load, cfg.Shards))
-	}
+	l.streams = streams
 	seen := func(g int, is *natsjs.StreamInfo) {
 		secret := store.SecretOf(g, is.Config)
 		l.secrets[g].Store(&secret)
 	}
 	for g, s := range streams {
-		seen(g, s.CachedInfo())
+		info := s.CachedInfo()
+		if err := jetstream.CheckReplicas(info.Config, cfg.Replicas); err != nil {
+			return nil, err
+		}
+		seen(g, info)
+		l.loads = append(l.loads, make(chan load, cfg.Shards))
+		l.lanes = append(l.lanes, newLane(l, g, info.Config.Replicas <= 1))
 	}
 	l.maintainer = jetstream.NewMaintainer(jetstream.MaintainerConfig{
-		Conn: cfg.Conn, Streams: streams, Check: store.Check, Seen: seen, Replaced: l.replaced, Log: cfg.Log,
+		Conn: cfg.Conn, Streams: streams, Check: store.Check, Seen: seen, Replaced: l.wiped, Log: cfg.Log,
 		Want: func(g int) natsjs.StreamConfig { return store.Stream(g, time.Now(), l.heard[g].highest.Load()) },
 	})
-	for n := range cfg.Shards {
-		l.shards = append(l.shards, newShard(l, n))
-	}
 	return l, nil
+}
+
+// lease returns the configuration of the lease in a stream with these shards.
+func (l *Leases) lease(shards []int) lease.Config {
+	return lease.Config{Node: l.cfg.Node, Start: l.start, Shards: shards, Format: l.cfg.Format, Draw: cluster.DrawShard, Silence: l.cfg.Silence}
 }
 
 // Run works until ctx ends, and then returns whatever NATS does; a consumer that hangs in the
@@ -163,17 +174,14 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 // leaves calls Release before.
 func (l *Leases) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, s := range l.shards {
+	running.Go(func() { l.requests.Run(ctx) })
+	for _, s := range l.lanes {
 		running.Go(func() { s.loop(ctx) })
-		running.Go(func() { s.serveStore(ctx) })
-	}
-	if !l.unwatched {
-		for g := range l.streams {
-			running.Go(func() { l.watch(ctx, g) })
+		if l.unwatched {
+			s.put(func(time.Time) { s.lease.Primed() })
+		} else {
+			running.Go(func() { s.watch(ctx) })
 		}
-	}
-	if hints, err := l.cfg.Conn.Subscribe(l.cfg.Subjects.OwnAll(), l.hinted); err == nil { // otherwise the watches must do
-		defer func() { _ = hints.Unsubscribe() }()
 	}
 	for _, loads := range l.loads {
 		for range loaders {
@@ -181,7 +189,7 @@ func (l *Leases) Run(ctx context.Context) {
 		}
 	}
 	running.Wait()
-	for _, s := range l.shards {
+	for _, s := range l.lanes {
 		s.end()
 	}
 	for _, loads := range l.loads {
@@ -193,67 +201,88 @@ func (l *Leases) Run(ctx context.Context) {
 }
 
 // Maintain makes the streams again that are deleted, until ctx ends. It returns an error if another
-// node made one that is not of this deployment; the relay must end then.
-func (l *Leases) Maintain(ctx context.Context) error { return l.maintainer.Run(ctx) }
+// node made one that is not of this deployment, or if another process has the name of this relay; the relay must end then.
+func (l *Leases) Maintain(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- l.maintainer.Run(ctx) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-l.replaced:
+		cancel()
+		<-failed
+		return fmt.Errorf("another relay with the name %q has begun; names of nodes must be unique", l.cfg.Node)
+	}
+}
+
+// setReplaced has Maintain return. Each stream may say so.
+func (l *Leases) setReplaced() { l.once.Do(func() { close(l.replaced) }) }
 
 // OnEvent implements cluster.Leases.
 func (l *Leases) OnEvent(handle func(cluster.LeaseEvent)) { l.handle = handle }
 
-// Want implements cluster.Leases.
-func (l *Leases) Want(shard int, rank int) {
-	l.shards[shard].put(func(in *inbox) { in.rank, in.wanted = rank, true })
+func (l *Leases) lane(shard int) *lane { return l.lanes[shard%l.cfg.Streams] }
+
+// Alive implements cluster.Leases.
+func (l *Leases) Alive(shard int, open bool) {
+	s := l.lane(shard)
+	s.put(func(now time.Time) { s.lease.Alive(now, shard, open) })
 }
 
 // Release implements cluster.Leases.
 func (l *Leases) Release(shard int, epoch uint64, to string) {
-	l.shards[shard].put(func(in *inbox) { in.release, in.successor = epoch, to })
+	s := l.lane(shard)
+	s.put(func(time.Time) { s.lease.Release(shard, epoch, to) })
 }
 
 // Fence implements cluster.Leases.
 func (l *Leases) Fence(shard int, epoch uint64) {
 	l.heard[shard%l.cfg.Streams].hear(epoch)
-	l.shards[shard].put(func(in *inbox) { in.fence = max(in.fence, epoch) })
+	if held := l.held[shard].Load(); held == 0 || epoch <= held {
+		return
+	}
+	s := l.lane(shard)
+	s.put(func(now time.Time) { s.lease.Fence(now, shard, epoch) })
 }
 
 // Store implements cluster.Leases.
-func (l *Leases) Store(shard int, epoch uint64, batch []cluster.Keyframe, done func(error)) {
-	size := 0
-	for _, k := range batch {
+func (l *Leases) Store(shard int, epoch uint64, keyframes []cluster.Keyframe, done func(error)) {
+	b := &batch{shard: shard, keyframes: keyframes, done: done}
+	for _, k := range keyframes {
 		if len(k.Data) > cluster.KeyframeBytesMax {
 			done(cluster.ErrKeyframeSize)
 			return
 		}
-		size += len(k.Data) + keyframeOverhead
+		b.sizes = append(b.sizes, len(k.Data)+keyframeOverhead)
+		b.size += len(k.Data) + keyframeOverhead
 	}
-	s := l.shards[shard]
-	if queued := s.queued.Add(int64(size)); queued > QueueBytesMax && queued > int64(size) {
-		s.queued.Add(-int64(size))
+	if queued := l.queued[shard].Add(int64(b.size)); queued > QueueBytesMax && queued > int64(b.size) {
+		l.queued[shard].Add(-int64(b.size))
 		done(cluster.ErrQueueFull)
 		return
 	}
-	b := &pendingBatch{epoch: epoch, rest: batch, size: size, done: done}
-	if !s.put(func(in *inbox) { in.batches = append(in.batches, b) }) {
-		done(cluster.ErrNotHeld)
-	}
+	s := l.lane(shard)
+	s.put(func(now time.Time) { s.store(now, epoch, b) })
 }
 
 // Load implements cluster.Leases.
 func (l *Leases) Load(shard int, epoch uint64, each func([]cluster.Keyframe), done func(error)) {
 	g := shard % l.cfg.Streams
 	select {
-	case l.loads[g] <- load{shard: l.shards[shard], epoch: epoch, each: each, done: done, consumers: opener{l: l, g: g}}:
+	case l.loads[g] <- load{l: l, shard: shard, epoch: epoch, each: each, done: done, consumers: opener{l: l, g: g}}:
 	default:
 		done(cluster.ErrQueueFull)
 	}
 }
 
-func (l *Leases) stream(shard int) natsjs.Stream { return l.streams[shard%l.cfg.Streams] }
-
 // Stats are counters since Open.
 type Stats struct {
-	Answers                    fence.Counts            // of the store
-	Lost                       [cluster.Reasons]uint64 // shards that this relay lost, by reason
-	Stored                     uint64                  // keyframes
+	Answers                    fence.Counts          // of the store
+	Lost                       [lease.Reasons]uint64 // shards that this relay lost, by reason
+	Paused                     uint64                // shards that this relay held and had to stop serving, because the store was silent
+	Stored                     uint64                // keyframes
 	WatchRestarts, LoadRetries uint64
 	Replaced                   uint64 // streams that were made again
 }
@@ -261,15 +290,15 @@ type Stats struct {
 // counters are bumped by many goroutines.
 type counters struct {
 	answers              jetstream.Verdicts
-	lost                 [cluster.Reasons]atomic.Uint64
-	stored, batches      atomic.Uint64
+	lost                 [lease.Reasons]atomic.Uint64
+	paused, stored       atomic.Uint64
 	watches, loadRetries atomic.Uint64
 }
 
 // Stats returns the counters.
 func (l *Leases) Stats() Stats {
 	c := &l.counts
-	s := Stats{Answers: c.answers.Counts(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(), Replaced: l.maintainer.Replaced()}
+	s := Stats{Answers: c.answers.Counts(), Paused: c.paused.Load(), Stored: c.stored.Load(), WatchRestarts: c.watches.Load(), LoadRetries: c.loadRetries.Load(), Replaced: l.maintainer.Replaced()}
 	for i := range c.lost {
 		s.Lost[i] = c.lost[i].Load()
 	}

@@ -37,7 +37,8 @@ const refusalsMax = 16
 
 // A load is a request for all keyframes of a shard.
 type load struct {
-	shard *shard
+	l     *Leases
+	shard int
 	epoch uint64
 	each  func([]cluster.Keyframe)
 	done  func(error)
@@ -74,7 +75,7 @@ func (d *load) run(ctx context.Context) error {
 		if err == nil || errors.Is(err, cluster.ErrNotHeld) {
 			return err
 		}
-		d.shard.l.counts.loadRetries.Add(1)
+		d.l.counts.loadRetries.Add(1)
 		if errors.Is(err, context.DeadlineExceeded) { // it has waited
 			refusals = 0
 			continue
@@ -88,19 +89,18 @@ func (d *load) run(ctx context.Context) error {
 }
 
 func (d *load) held(ctx context.Context) bool {
-	return ctx.Err() == nil && d.shard.held.Load() == d.epoch
+	return ctx.Err() == nil && d.l.held[d.shard].Load() == d.epoch
 }
 
 // try reads the keyframes and the holder's record with one consumer, in the order of the
 // stream, behind those that former attempts read. When the record of this epoch arrives, all keyframes
 // have: the sequence of the record is the epoch, what earlier holders stored precedes it, and they can
-// store nothing behind it. One filter brings the heartbeats, too, which a load ignores: with two, the server looks
+// store nothing behind it. One filter brings leases, too, which a load ignores: with two, the server looks
 // through all subjects of the shard for each message. This holds even if a replica that lags serves the consumer; a count of
 // pending messages would not. The library makes sure that no message between is missing.
 func (d *load) try(ctx context.Context) error {
-	l := d.shard.l
 	cfg := natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreAll(d.shard.n)},
+		FilterSubjects: []string{d.l.cfg.Subjects.StoreAll(d.shard)},
 		DeliverPolicy:  natsjs.DeliverAllPolicy,
 	}
 	if d.next != 0 {
@@ -150,7 +150,7 @@ func (d *load) collect(ctx context.Context, it natsjs.MessagesContext) error {
 			continue
 		}
 		d.next = seq + 1
-		space, number, ok := d.shard.l.cfg.Subjects.ParseStoreKeyframe(m.Subject())
+		space, number, ok := d.l.cfg.Subjects.ParseStoreKeyframe(m.Subject())
 		switch {
 		case ok:
 			k := cluster.Keyframe{Space: space, Number: number, Data: m.Data()}

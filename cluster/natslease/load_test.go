@@ -3,6 +3,7 @@ package natslease
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,9 +90,9 @@ func (r ownRecord) Metadata() (*natsjs.MsgMetadata, error) {
 // loadFrom loads the only shard of a store, and returns how long that takes.
 func loadFrom(t *testing.T, s *slowStore) (took time.Duration, err error) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Leases{cfg: Config{Streams: 1}, streams: []natsjs.Stream{s}}
-		d := load{shard: &shard{l: l}, epoch: 1, each: func([]cluster.Keyframe) {}, consumers: opener{l: l}}
-		d.shard.held.Store(1)
+		l := &Leases{cfg: Config{Streams: 1}, streams: []natsjs.Stream{s}, held: make([]atomic.Uint64, 1)}
+		d := load{l: l, epoch: 1, each: func([]cluster.Keyframe) {}, consumers: opener{l: l}}
+		l.held[0].Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		begin := time.Now()

@@ -2,6 +2,7 @@ package natslease
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,14 +32,14 @@ func TestRunEndsWhateverNATSDoes(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			c := natstest.Start(t, x.servers)
 			p := natstest.NewProxy(t, c)
-			r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
+			r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
 			r.Leases = open(t, p.Connect(t, c), Config{Node: "a", Shards: 4, Streams: 2, Replicas: x.servers, Log: r.log.logger()})
 			r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { r.Run(ctx); close(ended) }()
 			go r.wants(ctx)
-			r.Want(0, 0)
+			r.Want(true)
 			held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 			x.spoil(t, c, p)
 			if x.name != "streams deleted" { // the relay would make them again
@@ -63,10 +64,20 @@ func TestRunEndsWhateverNATSDoes(t *testing.T) {
 	}
 }
 
-// A hung is a stream whose consumers hang in the library, whatever their context says.
+// A hung is a stream whose consumers hang in the library, whatever their context says; but the first watch does not.
 type hung struct {
 	natsjs.Stream
 	begun, end chan struct{}
+	watched    *atomic.Bool
+}
+
+func (h hung) CreatePushConsumer(ctx context.Context, cfg natsjs.ConsumerConfig) (natsjs.PushConsumer, error) {
+	if h.watched.CompareAndSwap(false, true) {
+		return h.Stream.CreatePushConsumer(ctx, cfg)
+	}
+	h.begun <- struct{}{}
+	<-h.end
+	return nil, context.Canceled
 }
 
 func (h hung) OrderedConsumer(context.Context, natsjs.OrderedConsumerConfig) (natsjs.Consumer, error) {
@@ -79,24 +90,27 @@ func (h hung) OrderedConsumer(context.Context, natsjs.OrderedConsumerConfig) (na
 // closes the connection, which would end them, only after Run.
 func TestRunEndsBesideTheLibrary(t *testing.T) {
 	c := natstest.Start(t, 1)
-	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000), ranks: map[int]int{}}
+	r := &relay{t: t, events: make(chan cluster.LeaseEvent, 1000)}
 	r.Leases = open(t, c.Connect(t), Config{Node: "a", Shards: 16, Streams: 2, Log: r.log.logger()})
 	r.OnEvent(func(e cluster.LeaseEvent) { r.events <- e })
 	begun, end := make(chan struct{}, 100), make(chan struct{})
 	t.Cleanup(func() { close(end) })
 	for g := range r.streams {
-		r.streams[g] = hung{r.streams[g], begun, end}
+		r.streams[g] = hung{r.streams[g], begun, end, &atomic.Bool{}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { r.Run(ctx); close(ended) }()
 	go r.wants(ctx)
-	r.Want(0, 0)
+	r.Want(true)
 	held := r.want(cluster.ShardAcquired, 0, "the shard never had a holder")
 	loaded := make(chan error, loaders+16) // 16 wait behind the others
 	load := func() { r.Load(0, held.Epoch, func([]cluster.Keyframe) {}, func(err error) { loaded <- err }) }
 	for range loaders {
 		load()
+	}
+	for _, s := range r.lanes {
+		s.rewatch.Wake()
 	}
 	for range len(r.streams) + loaders { // the loaders have the first loads, so there is room for the others
 		<-begun

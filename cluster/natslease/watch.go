@@ -2,52 +2,49 @@ package natslease
 
 import (
 	"context"
-	"encoding/binary"
+	"crypto/rand"
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/dnprelay/dnprelay/cluster"
-	"github.com/dnprelay/dnprelay/internal/fence"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/internal/jetstream"
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Intervals of the watch. Both are arbitrary: a watch that stalls costs only reads from the
-// leader.
+// Times of the watch. All are arbitrary: a watch that stalls kills nobody.
 const (
-	watchHeartbeat = time.Second
-	watchPause     = 250 * time.Millisecond
+	watchHeartbeat = time.Second            // of a consumer that has nothing to say
+	watchSilence   = 5 * watchHeartbeat / 2 // after which the consumer is gone, or its server
+	watchPause     = 250 * time.Millisecond // before the watch begins anew
+	watchIdle      = 10 * time.Second       // for which a server keeps a consumer without a listener
 )
 
-// watch brings the records of all shards of stream g to their leases, until ctx ends. Each
-// attempt begins with the last record of each.
-//
-// The watch begins anew with each connection: otherwise it would notice only after two
-// heartbeats that the server does not send anything, and a shard that another relay hands over
-// meanwhile would lie idle for as long.
-func (l *Leases) watch(ctx context.Context, g int) {
-	reconnected := l.cfg.Conn.StatusChanged(nats.CONNECTED)
-	defer l.cfg.Conn.RemoveStatusListener(reconnected)
-	consumers := &opener{l: l, g: g}
-	for ctx.Err() == nil {
+// errGap says that the watch missed a record, or that the server sends none any longer.
+var errGap = errors.New("the watch is interrupted")
+
+// watch brings the records of the stream to the lease, until ctx ends. Each attempt begins with the last record of each
+// subject; so does one with each connection, because what the server sent over the former one is lost.
+func (s *lane) watch(ctx context.Context) {
+	reconnected := s.l.cfg.Conn.StatusChanged(nats.CONNECTED)
+	defer s.l.cfg.Conn.RemoveStatusListener(reconnected)
+	for number := 1; ctx.Err() == nil; number++ {
 		following, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
-		go func(consumers *opener) { // watch does not wait for its end: it may hang in the library until the connection is closed
-			if errors.Is(l.follow(following, consumers), natsjs.ErrStreamNotFound) { // any other error only says that it ended
-				l.maintainer.Suspect()
+		go func() { // watch does not wait for its end: it may hang in the library until the connection is closed
+			if errors.Is(s.follow(following, number), natsjs.ErrStreamNotFound) { // any other error only says that it ended
+				s.l.maintainer.Suspect()
 			}
 			close(ended)
-		}(consumers)
+		}()
 		select {
 		case <-ctx.Done():
 		case <-ended:
 			turn.Pause(ctx, watchPause)
+		case <-s.rewatch:
 		case _, ok := <-reconnected:
-			consumers = &opener{l: l, g: g} // the former watch may still use its own
-			// The library tries for seconds to repair the former watch, whatever its context
-			// says. Records that it still brings are old, and the leases ignore them.
 			if !ok {
 				reconnected = nil // the connection is closed, and Run ends soon
 				turn.Pause(ctx, watchPause)
@@ -55,85 +52,118 @@ func (l *Leases) watch(ctx context.Context, g int) {
 		}
 		stop()
 		if ctx.Err() == nil {
-			l.counts.watches.Add(1)
+			s.l.counts.watches.Add(1)
 		}
 	}
 }
 
-func (l *Leases) follow(ctx context.Context, consumers *opener) error {
-	c, end, err := consumers.open(ctx, natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{l.cfg.Subjects.StoreOwnAll(), l.cfg.Subjects.StoreHeartbeatAll()},
-		DeliverPolicy:  natsjs.DeliverLastPerSubjectPolicy,
+// follow watches with one consumer, which pushes the records: a request for them could be lost.
+func (s *lane) follow(ctx context.Context, number int) error {
+	subjects, conn := &s.l.cfg.Subjects, s.l.cfg.Conn
+	inbox := make(chan *nats.Msg, 4096) // further records are a gap
+	sub, err := conn.ChanSubscribe(conn.NewInbox(), inbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	name := "watch-" + rand.Text()
+	opening, cancel := context.WithTimeout(ctx, openLate)
+	defer cancel()
+	c, err := s.l.streams[s.g].CreatePushConsumer(opening, natsjs.ConsumerConfig{
+		Name: name, DeliverSubject: sub.Subject, FilterSubjects: []string{subjects.StoreOwnAll(), subjects.StoreLease(s.g, "*")},
+		DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, AckPolicy: natsjs.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		IdleHeartbeat: watchHeartbeat, InactiveThreshold: watchIdle,
 	})
 	if err != nil {
 		return err
 	}
-	defer end()
-	it, err := c.Messages(natsjs.PullHeartbeat(watchHeartbeat), natsjs.PullExpiry(30*time.Second))
-	if err != nil {
-		return err
+	defer func() { _ = jetstream.DeleteConsumer(conn, StreamName(s.g), name) }() // otherwise the server does after a while
+	w := &watched{lane: s, number: number, consumer: name}
+	s.put(func(time.Time) {
+		s.watching = number
+		s.lease.Rewatch()
+	})
+	info := c.CachedInfo()
+	if info.NumPending == 0 && info.Delivered.Consumer == 0 {
+		w.primed()
 	}
-	defer it.Stop()
+	silence := time.NewTimer(watchSilence)
+	defer silence.Stop()
 	for {
-		m, err := it.Next(natsjs.NextContext(ctx))
-		if err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+			return errGap
+		case m := <-inbox:
+			silence.Reset(watchSilence)
+			if err := w.take(m); err != nil {
+				return err
+			}
 		}
-		l.watched(m)
 	}
 }
 
-// watched takes a record that the watch brought.
-func (l *Leases) watched(m natsjs.Msg) {
-	n, rest, ok := l.cfg.Subjects.ParseStore(m.Subject())
+// A watched is a consumer of the watch.
+type watched struct {
+	*lane
+	number   int
+	consumer string
+	last     uint64 // of its messages
+	whole    bool   // it has brought all records that there were
+}
+
+// take takes a message of the consumer, whose messages have numbers without gaps.
+func (w *watched) take(m *nats.Msg) error {
+	if status := m.Header.Get("Status"); status != "" {
+		if status != "100" || w.last > 0 && m.Header.Get("Nats-Last-Consumer") != "" && m.Header.Get("Nats-Last-Consumer") != strconv.FormatUint(w.last, 10) {
+			return errGap
+		}
+		return nil
+	}
 	meta, err := m.Metadata()
-	if !ok || err != nil || n >= len(l.shards) {
-		return
+	if err != nil || meta.Consumer != w.consumer {
+		return nil // not of the consumer
 	}
-	l.heard[n%l.cfg.Streams].hear(meta.Sequence.Stream)
-	switch rest {
-	case "own":
-		l.putHolder(n, cluster.ParseHolder(meta.Sequence.Stream, m.Data()))
-	case "beat":
-		heartbeat := cluster.ParseHeartbeat(meta.Sequence.Stream, m.Data())
-		l.shards[n].put(func(in *inbox) { in.heartbeat = heartbeat })
+	if w.last++; meta.Sequence.Consumer != w.last {
+		return errGap
 	}
+	seq := meta.Sequence.Stream
+	w.l.heard[w.g].hear(seq)
+	w.record(seq, m)
+	if meta.NumPending == 0 && !w.whole {
+		w.primed()
+	}
+	return nil
 }
 
-// A hint tells all relays at once which holder the store accepted, as a message that may be
-// lost. The watch brings the same record, but it asks the server for the next message, and a
-// lost request costs it a second or two, in which a shard that is handed over would lie idle.
-//
-//	sequence uint64, little endian
-//	record   as stored
-
-// hint sends the hint about the holder that an answer is about.
-func (s *shard) hint(h cluster.Holder, a cluster.Answer) {
-	if a.Verdict != fence.OK {
-		return
-	}
-	data := h.Append(binary.LittleEndian.AppendUint64(nil, a.Seq))
-	_ = s.l.cfg.Conn.Publish(s.l.cfg.Subjects.Own(s.n), data) // the watch brings a hint that is lost
+// primed says that the records that there were have all come.
+func (w *watched) primed() {
+	w.whole = true
+	w.inOrder(func(time.Time) { w.lease.Primed() })
 }
 
-// hinted takes the hint of another relay. Its sequence tells it from an answer of JetStream, which is
-// published wherever a request says: as a number, the beginning of any text is one that no stream reaches.
-func (l *Leases) hinted(m *nats.Msg) {
-	n, ok := l.cfg.Subjects.ParseShard(m.Subject)
-	if !ok || n >= len(l.shards) || len(m.Data) < 8 {
-		return
-	}
-	if seq := binary.LittleEndian.Uint64(m.Data); jetstream.Believable(time.Now(), seq) {
-		l.putHolder(n, cluster.ParseHolder(seq, m.Data[8:]))
-	}
-}
-
-// putHolder brings the newest record of a holder to a lease.
-func (l *Leases) putHolder(n int, h cluster.Holder) {
-	l.heard[n%l.cfg.Streams].hear(h.Seq)
-	l.shards[n].put(func(in *inbox) {
-		if h.Seq > in.holder.Seq {
-			in.holder = h
+// inOrder has the lane do something, unless another watch counts by then.
+func (w *watched) inOrder(do func(now time.Time)) {
+	w.put(func(now time.Time) {
+		if w.watching == w.number {
+			do(now)
 		}
 	})
+}
+
+// record brings a record to the lease.
+func (w *watched) record(seq uint64, m *nats.Msg) {
+	subjects := &w.l.cfg.Subjects
+	n, rest, ok := subjects.ParseStore(m.Subject)
+	if !ok || n >= w.l.cfg.Shards {
+		return
+	}
+	if rest == "own" {
+		o := lease.ParseOwner(seq, m.Data)
+		w.inOrder(func(now time.Time) { w.lease.SawOwner(now, n, o) })
+	} else if node, ok := subjects.ParseStoreLease(rest); ok && n == w.g {
+		r := lease.ParseRecord(seq, m.Data)
+		w.inOrder(func(now time.Time) { w.lease.Saw(now, node, r) })
+	}
 }

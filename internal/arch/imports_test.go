@@ -45,12 +45,13 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"internal/fence", "internal/format"},
+	"cluster":                {"cluster/lease", "internal/format"},
+	"cluster/lease":          {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/forward":        {"cluster", "dnp/admit", "dnp/wire"},
 	"cluster/forward/socket": {"cluster", "cluster/forward", "dnp/udp", "internal/telemetry"},
 	"cluster/gossip":         {"cluster", "internal/turn", "github.com/hashicorp/memberlist"},
-	"cluster/natslease":      {"cluster", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
+	"cluster/natslease":      {"cluster", "cluster/lease", "internal/fence", "internal/jetstream", "internal/turn", "subject", "github.com/nats-io/nats.go"},
 	"cluster/redisaffinity":  {"cluster", "internal/turn", "github.com/redis/go-redis/v9"},
 
 	"sessionlog":           {"dnp", "dnp/command", "dnp/wire", "internal/fence", "internal/format"},
@@ -98,7 +99,7 @@ var rules = map[string][]string{
 	"internal/edge/login":               {"internal/auth", "internal/turn", "dnp", "dnp/admit", "bus", "subject"},
 	"internal/relay": {
 		"internal/inspect", "internal/inspect/desk", "internal/turn", "internal/turn/heap", "internal/version", "dnp/netstate", "dnp/wire", "replication", "replication/view", "replication/payload",
-		"bus", "subject", "cluster", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
+		"bus", "subject", "cluster", "cluster/lease", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
 	"internal/inspect":      {"interest", "subject"},                           // pure

@@ -11,7 +11,7 @@ import (
 )
 
 // A NATS server that is cut off from the other servers answers its clients, but what they publish reaches
-// nobody elsewhere. A relay announces itself over NATS every cluster.AnnounceInterval. A node that has heard no
+// nobody elsewhere. A relay announces itself over NATS twice a second. A node that has heard no
 // other relay for relaysSilence, although gossip says that there is one, leaves its server.
 const (
 	relaysSilence = 3 * time.Second

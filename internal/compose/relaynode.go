@@ -10,6 +10,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/internal/config"
 	"github.com/dnprelay/dnprelay/internal/format"
@@ -18,12 +19,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/telemetry"
 	"github.com/dnprelay/dnprelay/replication"
 	"golang.org/x/sync/errgroup"
-)
-
-// Times of a relay in a cluster.
-const (
-	joinWait  = 3 * time.Second        // for other nodes, before the relay claims all shards
-	leaveWait = 500 * time.Millisecond // from the announcement that the relay drains until it does, so that the others know
 )
 
 // A RelayCommand is the command that runs a relay of a cluster, with its flags.
@@ -112,7 +107,7 @@ func (n *relayNode) open(ctx context.Context) error {
 	err := openStore(ctx, c.StartTimeout, "--replicas", n.log, func(ctx context.Context) (err error) {
 		n.leases, err = natslease.Open(ctx, natslease.Config{
 			Conn: n.store.Conn(), Subjects: n.subjects, Node: n.name, Shards: n.shards, Streams: c.StoreStreams,
-			Replicas: c.Replicas, Lease: cluster.LeaseConfig{Silence: c.LeaseSilence, Format: n.format},
+			Replicas: c.Replicas, Silence: c.LeaseSilence, Format: n.format,
 			Epochs: n.highestEpoch, Log: n.log,
 		})
 		return err
@@ -180,7 +175,7 @@ func (n *relayNode) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follow gives the relay every roster until ctx ends, and then announces that the relay
+// follow gives the relay every roster until ctx ends, and then tells the other nodes that the relay
 // drains.
 func (n *relayNode) follow(ctx context.Context) {
 	defer func() {
@@ -196,31 +191,22 @@ func (n *relayNode) follow(ctx context.Context) {
 		n.followPulse(ctx, alive)
 		return
 	}
-	wait := time.NewTimer(joinWait)
-	defer wait.Stop()
 	announced := cluster.PhaseStarting
-	for joined, reached := false, true; ; {
-		joined = joined || n.gossip.Roster().Len() > 1
+	for reached := true; ; {
 		phase := cluster.PhaseStarting // without NATS a relay gets no shards
-		if joined && reached {
+		if reached {
 			phase = cluster.PhaseReady
 		}
 		if phase != announced {
 			announced = phase
 			n.gossip.SetPhase(phase)
 		}
-		if reached { // without NATS it can hand nothing over, and it must announce its return before it follows the others
-			n.relay.SetRoster(n.gossip.Roster())
-		}
+		n.relay.SetRoster(n.gossip.Roster())
 		select {
 		case <-ctx.Done():
 			n.gossip.SetPhase(cluster.PhaseDraining)
-			time.Sleep(leaveWait)
-			n.relay.SetRoster(n.gossip.Roster())
 			return
 		case <-n.gossip.Changes():
-		case <-wait.C:
-			joined = true
 		case reached = <-alive:
 			n.noteAlive(reached)
 		}
@@ -233,9 +219,9 @@ func leaseMetrics(l *natslease.Leases) []telemetry.Metric {
 	s := &of.All
 	return []telemetry.Metric{
 		of.CounterBy("store.answers", "{answer}", "Answers of the durable store, by outcome.", "outcome", answers(&s.Answers)),
-		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, by reason.", "reason", telemetry.Parts{
-			"released": &s.Lost[cluster.ReasonReleased], "taken": &s.Lost[cluster.ReasonTaken], "fenced": &s.Lost[cluster.ReasonEpoch],
-			"silence": &s.Lost[cluster.ReasonSilence], "wiped": &s.Lost[cluster.ReasonWiped], "hung": &s.Lost[cluster.ReasonHung],
+		of.CounterBy("ownerships.ended", "{ownership}", "Shards that this relay stopped owning, or serving (silence), by reason.", "reason", telemetry.Parts{
+			"released": &s.Lost[lease.ReasonReleased], "taken": &s.Lost[lease.ReasonTaken], "fenced": &s.Lost[lease.ReasonEpoch], "revoked": &s.Lost[lease.ReasonRevoked],
+			"silence": &s.Paused, "wiped": &s.Lost[lease.ReasonWiped], "hung": &s.Lost[lease.ReasonHung], "replaced": &s.Lost[lease.ReasonReplaced],
 		}),
 		of.Counter("store.retries", "{attempt}", "Times that the relay repeated a watch or a load of stored states.", &s.WatchRestarts, &s.LoadRetries),
 		replacedMetric(func() uint64 { return l.Stats().Replaced }),

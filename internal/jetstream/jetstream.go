@@ -11,10 +11,8 @@
 package jetstream
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -62,24 +60,41 @@ func Expect(m *nats.Msg, subject string, seq uint64) *nats.Msg {
 	return m
 }
 
-// PublishBatch publishes messages of one stream, all or none, and returns the answer to the
-// last one. id names the batch; it must be unique among the batches of the stream. A single
-// message is no batch and needs none.
-func PublishBatch(ctx context.Context, nc *nats.Conn, id string, batch ...*nats.Msg) (*nats.Msg, error) {
-	last := batch[len(batch)-1]
-	if len(batch) > 1 {
-		for i, m := range batch {
-			m.Header.Set(HeaderBatchID, id)
-			m.Header.Set(HeaderBatchSeq, strconv.Itoa(i+1))
-		}
-		last.Header.Set(HeaderBatchCommit, "1")
-		for _, m := range batch[:len(batch)-1] {
-			if err := nc.PublishMsg(m); err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrNotSent, err) // without the commit no part counts
-			}
-		}
+// Batch makes messages of one stream one batch: the store takes all of them or none, and answers the last one. id names the
+// batch; it must be unique among the batches of the stream. A single message is no batch and needs none.
+func Batch(id string, messages ...*nats.Msg) {
+	if len(messages) < 2 {
+		return
 	}
-	return nc.RequestMsgWithContext(ctx, last)
+	for i, m := range messages {
+		m.Header.Set(HeaderBatchID, id)
+		m.Header.Set(HeaderBatchSeq, strconv.Itoa(i+1))
+	}
+	messages[len(messages)-1].Header.Set(HeaderBatchCommit, "1")
+}
+
+// LastMessage parses the answer to a request for the last message of a subject, or judges the error if there is none. seq is 0 if the
+// subject has no message.
+func LastMessage(m *nats.Msg, err error) (v fence.Verdict, seq uint64, data []byte) {
+	if err != nil {
+		return Failed(err), 0, nil
+	}
+	var a struct {
+		Message *struct {
+			Seq  uint64 `json:"seq"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+		Error *natsjs.APIError `json:"error"`
+	}
+	switch {
+	case json.Unmarshal(m.Data, &a) != nil:
+		return fence.Unknown, 0, nil
+	case a.Message != nil:
+		return fence.OK, a.Message.Seq, a.Message.Data
+	case a.Error != nil && a.Error.ErrorCode == natsjs.JSErrCodeMessageNotFound:
+		return fence.OK, 0, nil
+	}
+	return fence.Unreachable, 0, nil
 }
 
 // DeleteConsumer deletes a consumer, and waits for no answer.

@@ -54,6 +54,9 @@ type Request struct {
 	// Msg belongs to the Requester from Send until Done. The Requester sets its Reply.
 	Msg *nats.Msg
 
+	// Before are published in front of Msg, without answers of their own. If one cannot be, Msg is not sent.
+	Before []*nats.Msg
+
 	// Done is called once, from a goroutine of the Requester and never before Send returns:
 	// with the reply, which belongs to the receiver, or with an error that wraps ErrNotSent
 	// or ErrNoAnswer. It must not block; it may call Send.
@@ -64,7 +67,13 @@ type Request struct {
 }
 
 // size is what a request counts against Bytes: its message and a generous overhead.
-func (r *Request) size() int { return len(r.Msg.Data) + 256 }
+func (r *Request) size() int {
+	size := len(r.Msg.Data) + 256
+	for _, m := range r.Before {
+		size += len(m.Data) + 256
+	}
+	return size
+}
 
 // A Requester has many requests under way over one connection at a time. Requests leave in the order
 // of calls, those that wait together in one flush of the connection. Its methods may be
@@ -200,13 +209,23 @@ func (q *Requester) publish(r *Request) {
 		return
 	}
 	r.Msg.Reply = q.prefix + strconv.FormatUint(r.id, 36)
-	if err := nc.PublishMsg(r.Msg); err != nil {
+	if err := publishAll(nc, r); err != nil {
 		kind := ErrNoAnswer
 		if Failed(err) != fence.Unknown {
 			kind = ErrNotSent
 		}
 		q.finish(r.id, nil, fmt.Errorf("%w: %w", kind, err))
 	}
+}
+
+// publishAll publishes the messages of a request. An error in front of the last one says that the request was not sent.
+func publishAll(nc *nats.Conn, r *Request) error {
+	for _, m := range r.Before {
+		if err := nc.PublishMsg(m); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+	}
+	return nc.PublishMsg(r.Msg)
 }
 
 // reply takes an answer.

@@ -78,7 +78,7 @@ func (c *Config) relay() Role {
 	return Role{
 		Name: "relay",
 		Publish: append([]string{
-			s.Live("*"), s.HeadAll(), s.OwnAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
+			s.Live("*"), s.HeadAll(), s.Event("*"), s.EventIn("*", "*"), // states and events
 			s.RelayAll(),               // announcements, by which relays tell each other from ghosts
 			s.To("*", "*"), s.Who("*"), // kicks, and queries for clients
 			shard(s, "publish", subject.ProbeSpace), // probes of the mapping
@@ -86,7 +86,7 @@ func (c *Config) relay() Role {
 			inboxes,
 		}, c.stores("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET")...),
 		Subscribe: []string{
-			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.OwnAll(), s.HeadAll(), s.RelayAll(),
+			shard(s, "publish", ">"), shard(s, "get", ">"), shard(s, "repair"), shard(s, "write"), s.HeadAll(), s.RelayAll(),
 			s.PublishAll(), s.GetAll(), // without mappings
 			s.Event("*"),                      // joined and left, from edges
 			s.Spaces(), s.Nodes(), s.Why("*"), // from people who look

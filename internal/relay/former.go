@@ -5,18 +5,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 )
 
-// A worker keeps the stores of a shard that it lost to the silence or the loss of the durable
+// A worker keeps the stores of a shard that it lost with its lease, or with the durable
 // store, if they were complete: if no other relay holds the shard before this one does again,
 // nothing is newer, and what was not stored, or was stored and is lost, is only here. It keeps
 // them until this relay or another one holds the shard.
 
 // lost ends an ownership for a reason.
-func (w *Worker) lost(now time.Time, o *ownership, reason cluster.Reason) {
+func (w *Worker) lost(now time.Time, o *ownership, reason lease.Reason) {
 	w.lose(now, o)
-	if o.complete && (reason == cluster.ReasonSilence || reason == cluster.ReasonWiped) {
+	if o.complete && (reason == lease.ReasonRevoked || reason == lease.ReasonWiped) {
 		w.former = append(w.former, o)
 	}
 }

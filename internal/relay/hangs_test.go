@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -135,7 +136,7 @@ func TestStandstill(t *testing.T) {
 		{"the shard is its own", standstill, func(p *placed) { p.leases.asked[0](nil) }, taken, kept},
 		{"another relay took the shard", time.Minute, func(p *placed) {
 			p.leases.asked[0](cluster.ErrNotHeld)
-			p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardLost, Shard: loadedShard, Epoch: 10, Reason: cluster.ReasonTaken})
+			p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardLost, Shard: loadedShard, Epoch: 10, Reason: lease.ReasonTaken})
 		}, taken, ""},
 		{"too much waits to be stored", time.Minute, func(p *placed) { p.leases.asked[0](cluster.ErrQueueFull) }, taken, taken},
 		{"the store is silent", time.Minute, func(p *placed) { p.turn(confirmWait-time.Second, 0, 1) }, taken, kept},
@@ -153,13 +154,13 @@ func TestStandstill(t *testing.T) {
 			if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Publish(loadedSpace, ""), Data: []byte(body)}); err != nil {
 				t.Fatal(err)
 			}
-			wants := p.leases.wants
+			wants := p.leases.alive
 			p.turn(0) // the message arrives
 			p.turn(c.gap, 0, 1)
 			p.serves("it goes on", c.in)
 			p.turn(time.Second/2, 0, 1)
 			p.turn(time.Second/2, 0, 1)
-			if p.leases.wants == wants {
+			if p.leases.alive == wants {
 				t.Error("the leases believe that the workers stand still")
 			}
 			c.answer(p)

@@ -76,7 +76,7 @@ func (l *loads) ended(now time.Time, o *ownership, err error) {
 		l.worker.relay.shards.replace(now, r.space.name, r.number)
 	}
 	o.complete, o.replaced = true, nil
-	if !o.leaving {
+	if !o.leaving && !o.paused {
 		l.worker.serve(now, o)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/outage"
 	"github.com/dnprelay/dnprelay/replication"
@@ -33,7 +34,7 @@ func (p *placed) acquire(epoch, former uint64) {
 	p.event(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Epoch: epoch, Former: former})
 }
 
-func (p *placed) lose(epoch uint64, reason cluster.Reason) {
+func (p *placed) lose(epoch uint64, reason lease.Reason) {
 	p.event(cluster.LeaseEvent{Kind: cluster.ShardLost, Epoch: epoch, Reason: reason})
 }
 
@@ -92,7 +93,7 @@ func keyframe(t *testing.T, epoch uint64, n int, key string, value byte) cluster
 // be loaded anew, and what the first load brings late is for nobody.
 func TestFormerNeedsWholeLoad(t *testing.T) {
 	a, b, c := keyframe(t, 2, 0, "a", 1), keyframe(t, 2, 1, "b", 2), keyframe(t, 2, 2, "c", 3)
-	for name, reason := range map[string]cluster.Reason{"silence": cluster.ReasonSilence, "wiped": cluster.ReasonWiped} {
+	for name, reason := range map[string]lease.Reason{"revoked": lease.ReasonRevoked, "wiped": lease.ReasonWiped} {
 		for parts, why := range []string{"no answer", "a part of the answer"} {
 			t.Run(name+" "+why, func(t *testing.T) {
 				p := newPlaced(t)
@@ -128,13 +129,13 @@ func TestFormerIsComplete(t *testing.T) {
 	p.ends(load, nil)
 	p.serves("the load has ended", "a=1")
 	for epoch := uint64(20); epoch < 50; epoch += 10 {
-		p.lose(epoch-10, cluster.ReasonSilence)
+		p.lose(epoch-10, lease.ReasonRevoked)
 		p.serves("the shard is lost")
 		p.acquire(epoch, epoch-10)
 		p.serves("the shard is held again", "a=1")
 	}
 	p.loads("nothing is newer", 1)
-	p.lose(40, cluster.ReasonSilence)
+	p.lose(40, lease.ReasonRevoked)
 	p.acquire(60, 0) // another relay held it
 	p.loads("something may be newer", 2)
 	p.serves("the second load has not ended")
@@ -193,10 +194,10 @@ func TestLoadAgain(t *testing.T) {
 	p.now = p.now.Add(outage.End)
 	logs("all is loaded", "level=INFO")
 
-	p.lose(10, cluster.ReasonTaken)
+	p.lose(10, lease.ReasonTaken)
 	p.acquire(20, 0)
 	p.ends(p.loads("acquired again", 8), cluster.ErrNotHeld)
-	p.lose(20, cluster.ReasonTaken)
+	p.lose(20, lease.ReasonTaken)
 	p.turn(2*loadPause, 0, 1)
 	p.loads("the shard is lost", 8)
 	p.acquire(30, 0)
@@ -246,7 +247,7 @@ func TestLoadBeyondSpaces(t *testing.T) {
 	if len(w.spaces) != 5 {
 		t.Errorf("%d spaces are served, want 5", len(w.spaces))
 	}
-	p.lose(10, cluster.ReasonSilence)
+	p.lose(10, lease.ReasonRevoked)
 	p.acquire(20, 10)
 	if len(w.spaces) != 5 {
 		t.Errorf("%d spaces are served when the shard is held again, want 5", len(w.spaces))

@@ -29,8 +29,10 @@ type ownership struct {
 	loading
 	storing []storedState // on their way to the durable store
 
-	leaving bool   // another relay should hold the shard
-	to      string // which
+	leaving  bool   // another relay should hold the shard
+	to       string // which
+	released bool   // the leases were told so: the shard is not served again
+	paused   bool   // the durable store has been silent for too long
 }
 
 // firstNumberBase is the beginning of 2025 in Unix milliseconds. Epochs count up from the
@@ -205,8 +207,8 @@ func (w *Worker) handOver(now time.Time, o *ownership, to string) {
 		return
 	}
 	o.leaving, o.to = true, to
-	if !o.serving {
-		w.relay.cfg.Leases.Release(o.shard, o.epoch, to)
+	if !o.complete {
+		w.release(o)
 		return
 	}
 	w.advanceLeaving(now, o)
@@ -218,7 +220,7 @@ const handOverDirty = cluster.BatchKeyframesMax
 
 // advanceLeaving takes the last step of a hand-over when little is left to store.
 func (w *Worker) advanceLeaving(now time.Time, o *ownership) {
-	if !o.leaving || !o.serving || len(o.storing) > 0 || o.dirty() > handOverDirty {
+	if !o.leaving || o.released || len(o.storing) > 0 || o.dirty() > handOverDirty {
 		return
 	}
 	for _, sp := range o.spaces {
@@ -227,7 +229,34 @@ func (w *Worker) advanceLeaving(now time.Time, o *ownership) {
 	w.relay.shards.stop(now, o.shard)
 	o.stopServing()
 	w.store(o, o.dirty())
+	w.release(o)
+}
+
+func (w *Worker) release(o *ownership) {
+	o.released = true
 	w.relay.cfg.Leases.Release(o.shard, o.epoch, o.to)
+}
+
+// pause ends serving a shard that this relay holds.
+func (w *Worker) pause(now time.Time, o *ownership) {
+	o.paused = true
+	if o.serving {
+		w.relay.shards.stop(now, o.shard)
+		o.stopServing()
+	}
+}
+
+// resume goes on serving a shard with what this relay has.
+func (w *Worker) resume(now time.Time, o *ownership) {
+	o.paused = false
+	if o.complete && !o.released {
+		states := 0
+		for _, sp := range o.spaces {
+			states += int(sp.store.Stats().States)
+		}
+		w.relay.shards.inherit(now, states)
+		w.serve(now, o)
+	}
 }
 
 // Bounds of writing to the durable store.
@@ -267,7 +296,7 @@ func (w *Worker) advanceDurable(now time.Time) time.Time {
 	w.durableDue = now.Add(durableInterval)
 	w.quota.refill(now)
 	for _, o := range w.owned {
-		if !o.serving || len(o.storing) > 0 {
+		if !o.complete || o.released || len(o.storing) > 0 {
 			continue
 		}
 		n := min(durableBatch, int(w.quota.tokens))

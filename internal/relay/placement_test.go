@@ -9,14 +9,15 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
 // askedLeases are leases that note what they are asked.
 type askedLeases struct {
-	wants    int            // how often Want was called
-	ranks    map[int]int    // by shard, of the last Want
+	alive    int            // how often Alive was called
+	open     map[int]bool   // by shard, of the last Alive
 	released map[int]string // successor, by shard
 	loads    []askedLoad
 	stored   []cluster.Keyframe
@@ -26,7 +27,7 @@ type askedLeases struct {
 }
 
 func (l *askedLeases) OnEvent(handle func(cluster.LeaseEvent)) { l.handle = handle }
-func (l *askedLeases) Want(shard int, rank int)                { l.wants, l.ranks[shard] = l.wants+1, rank }
+func (l *askedLeases) Alive(shard int, open bool)              { l.alive, l.open[shard] = l.alive+1, open }
 func (l *askedLeases) Release(shard int, _ uint64, to string)  { l.released[shard] = to }
 func (l *askedLeases) Fence(int, uint64)                       {}
 
@@ -51,7 +52,7 @@ func (l *askedLeases) Load(shard int, epoch uint64, each func([]cluster.Keyframe
 	l.loads = append(l.loads, askedLoad{shard, epoch, each, done})
 }
 
-// A placed is relay a in a roster of a, b and a ghost, with two workers that the test turns.
+// A placed is relay a with two workers that the test turns.
 type placed struct {
 	*testing.T
 	relay     *Relay
@@ -66,7 +67,7 @@ type placed struct {
 const placedShards = 8
 
 func newPlaced(t *testing.T) *placed {
-	p := &placed{T: t, leases: &askedLeases{ranks: map[int]int{}, released: map[int]string{}}, now: time.Unix(1, 0)}
+	p := &placed{T: t, leases: &askedLeases{open: map[int]bool{}, released: map[int]string{}}, now: time.Unix(1, 0)}
 	hub := membus.New(membus.Config{Shards: placedShards, Schedule: func(d time.Duration, f func()) {
 		if d == 0 { // requests never time out
 			p.calls = append(p.calls, f)
@@ -89,11 +90,6 @@ func newPlaced(t *testing.T) *placed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var members []cluster.Member
-	for _, name := range []string{"a", "b", "ghost"} {
-		members = append(members, cluster.Member{Name: name, Role: cluster.RoleRelay, Phase: cluster.PhaseReady})
-	}
-	p.relay.SetRoster(cluster.NewRoster(members))
 	return p
 }
 
@@ -112,103 +108,78 @@ func (p *placed) turn(after time.Duration, workers ...int) (announced int) {
 	return p.announced - before
 }
 
-// announce lets another relay announce itself.
-func (p *placed) announce(name string) {
-	if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Relay(name), Data: []byte(`{"ready":true}`)}); err != nil {
-		p.Fatal(err)
-	}
-	p.turn(0)
-}
-
-// ranks wants a to have one of these ranks for every shard, and each for some.
-func (p *placed) ranks(why string, want ...int) {
-	p.Helper()
-	seen := map[int]bool{}
-	for _, rank := range p.leases.ranks {
-		seen[rank] = true
-	}
-	for _, rank := range want {
-		if !seen[rank] {
-			p.Errorf("%s: a has rank %d for no shard", why, rank)
-		}
-	}
-	if len(seen) != len(want) || len(p.leases.ranks) != placedShards {
-		p.Errorf("%s: a has the ranks %v for %d shards, want %v", why, seen, len(p.leases.ranks), want)
-	}
-}
-
-// TestPlacement checks whom a relay gives shards: relays that announced themselves lately, and not
-// those that only gossip knows.
-func TestPlacement(t *testing.T) {
-	p := newPlaced(t)
-	p.turn(0, 0, 1)
-	p.ranks("no other relay was heard", 0)
+// acquire gives a all shards, and ends their loads.
+func (p *placed) acquireAll() {
 	for shard := range placedShards {
 		p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: uint64(shard + 1)})
 	}
 	p.turn(0, 0, 1)
-	if len(p.leases.released) > 0 {
-		t.Errorf("a releases %v although no other relay was heard", p.leases.released)
-	}
-	p.announce("b")
-	p.turn(0, 0, 1)
-	p.ranks("b announced itself", 0, 1)
-	moved := len(p.leases.released)
-	for shard, to := range p.leases.released {
-		if to != "b" || p.leases.ranks[shard] != 1 {
-			t.Errorf("shard %d, for which a has rank %d, is released to %q", shard, p.leases.ranks[shard], to)
-		}
-	}
-	if moved == 0 || moved == placedShards {
-		t.Errorf("%d of %d shards are released to b", moved, placedShards)
-	}
-	p.turn(3*time.Second, 0, 1)
-	p.ranks("b is silent", 0)
-	p.announce("b")
-	if p.turn(cluster.AnnounceInterval, 0, 1); p.said != `{"ready":true}` {
-		t.Errorf("a relay that is ready announces %s", p.said)
-	}
-	p.ranks("b announced itself again", 0, 1)
-	for _, answer := range []string{`{"type":"io.nats.jetstream.api.v1.stream_info_response"}`, `{"stream":"DNP_LOG_0","seq":1}`} {
-		if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Relay("b"), Data: []byte(answer)}); err != nil {
-			t.Fatal(err)
-		}
-		p.turn(0)
+	for _, l := range p.leases.loads {
+		l.done(nil)
 	}
 	p.turn(0, 0, 1)
-	p.ranks("an answer of JetStream says nothing about b", 0, 1)
-	if err := p.other.Publish(bus.Msg{Subject: subject.Names{}.Relay("b"), Data: []byte(`{"ready":false}`)}); err != nil {
-		t.Fatal(err)
-	}
-	p.turn(0)
-	p.turn(0, 0, 1)
-	p.ranks("b leaves", 0)
+}
 
-	p.announce("b")
+// place has the leases say which relay should hold a shard.
+func (p *placed) place(shard int, node string) {
+	p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardPlaced, Shard: shard, Epoch: uint64(shard + 1), Node: node})
+	p.turn(0, 0, 1)
+}
+
+// TestPlacement has the leases say which relay should hold shards: a hands them over, and keeps what no relay takes unless it leaves.
+func TestPlacement(t *testing.T) {
+	p := newPlaced(t)
+	p.acquireAll()
+	if len(p.leases.open) != placedShards || !p.leases.open[0] || !p.leases.open[placedShards-1] {
+		t.Errorf("a takes shards: %v", p.leases.open)
+	}
+	p.place(0, "")
+	p.place(1, "a")
+	if len(p.leases.released) > 0 {
+		t.Errorf("a releases %v although no other relay should hold a shard", p.leases.released)
+	}
+	p.place(2, "b")
+	if to, ok := p.leases.released[2]; len(p.leases.released) != 1 || !ok || to != "b" {
+		t.Errorf("a releases %v, want shard 2 to b", p.leases.released)
+	}
+	p.turn(lease.AliveInterval, 0, 1)
+	if p.said != `{"ready":true}` {
+		t.Errorf("a relay that works announces %s", p.said)
+	}
 	p.relay.Drain()
 	p.turn(0, 0, 1)
-	p.ranks("a leaves", cluster.NoRank)
+	if p.leases.open[0] || p.said != `{"ready":false}` {
+		t.Errorf("a relay that leaves takes shards, or announces %s", p.said)
+	}
+	for shard := range placedShards {
+		p.place(shard, "")
+	}
 	if len(p.leases.released) != placedShards {
 		t.Errorf("a relay that leaves releases %d of %d shards", len(p.leases.released), placedShards)
 	}
-	if p.said != `{"ready":false}` {
-		t.Errorf("a relay that leaves announces %s", p.said)
-	}
 }
 
-// TestSparePlacement has a relay acquire a shard because the one that ranks before it did not. It
-// keeps the shard.
-func TestSparePlacement(t *testing.T) {
+// TestPause stops serving a shard while the durable store is silent for too long, and goes on with what the relay has.
+func TestPause(t *testing.T) {
+	a := keyframe(t, 2, 0, "a", 1)
 	p := newPlaced(t)
-	p.announce("b")
-	p.turn(0, 0, 1)
-	for shard, rank := range p.leases.ranks {
-		p.leases.handle(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: 1, Spare: rank > 0})
+	p.acquire(10, 0)
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardPaused, Epoch: 10})
+	load := p.loads("acquired", 1)
+	p.brings(load, a)
+	p.ends(load, nil)
+	p.serves("the store fell silent during the load")
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardResumed, Epoch: 10})
+	p.serves("the store is back", "a=1")
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardPaused, Epoch: 10})
+	p.serves("the store is silent")
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardPlaced, Epoch: 10, Node: "b"})
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardResumed, Epoch: 10})
+	p.serves("another relay gets the shard")
+	if p.leases.released[loadedShard] != "b" {
+		t.Errorf("released to %v, want b", p.leases.released)
 	}
-	p.turn(0, 0, 1)
-	if len(p.leases.released) > 0 {
-		t.Errorf("shards that b did not take are released to it: %v", p.leases.released)
-	}
+	p.loads("nothing is loaded again", 1)
 }
 
 // TestAnnouncement checks that a relay announces itself twice a second, and only while all its
@@ -224,13 +195,13 @@ func TestAnnouncement(t *testing.T) {
 		workers []int
 		want    int
 	}{
-		{cluster.AnnounceInterval, []int{0, 1}, 1},
+		{lease.AliveInterval, []int{0, 1}, 1},
 		{0, []int{0, 1}, 0},
-		{cluster.AnnounceInterval, []int{0, 1}, 1},
-		{cluster.AnnounceInterval, []int{0}, 1},
-		{cluster.AnnounceInterval, []int{0}, 1},
-		{cluster.AnnounceInterval, []int{0}, 0}, // the other worker did not turn for too long
-		{cluster.AnnounceInterval, []int{1, 0}, 1},
+		{lease.AliveInterval, []int{0, 1}, 1},
+		{lease.AliveInterval, []int{0}, 1},
+		{lease.AliveInterval, []int{0}, 1},
+		{lease.AliveInterval, []int{0}, 0}, // the other worker did not turn for too long
+		{lease.AliveInterval, []int{1, 0}, 1},
 		{time.Minute, []int{1}, 0}, // the first worker announces
 	} {
 		if got := p.turn(c.after, c.workers...); got != c.want {
@@ -244,13 +215,13 @@ func TestAnnouncement(t *testing.T) {
 func TestSlowTurn(t *testing.T) {
 	p := newPlaced(t)
 	p.turn(0, 0, 1)
-	p.leases.wants = 0
-	for range 10 * placeCommands {
+	p.leases.alive = 0
+	for range 10 * aliveCommands {
 		p.relay.Workers()[0].commands.Put(func(time.Time) {})
 	}
 	p.turn(0, 0)
-	if want := 10 * placedShards / 2; p.leases.wants != want {
-		t.Errorf("in a turn of %d commands the leases hear %d ranks, want %d", 10*placeCommands, p.leases.wants, want)
+	if want := 10 * placedShards / 2; p.leases.alive != want {
+		t.Errorf("in a turn of %d commands the leases hear %d times, want %d", 10*aliveCommands, p.leases.alive, want)
 	}
 }
 

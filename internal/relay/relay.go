@@ -304,7 +304,6 @@ func (r *Relay) Start() error {
 	subs.add(s.Why("*"), r.look.why)
 	if r.cfg.Leases != nil {
 		subs.add(s.HeadAll(), r.head)
-		subs.add(s.RelayAll(), r.announced)
 		r.cfg.Leases.OnEvent(r.leaseEvent)
 	}
 	r.end = subs.end
@@ -377,18 +376,17 @@ func (r *Relay) deal(handle handler, m bus.Msg, parse func(string) (subject.Addr
 	r.worker(shard).post(shard, handle, m)
 }
 
-// SetRoster tells the relay which nodes there are, from any goroutine. The roster may be wrong:
-// only the lease says which relay holds a shard.
-func (r *Relay) SetRoster(roster cluster.Roster) {
-	r.roster.Store(&roster)
-	r.placeAnew()
-}
+// SetRoster tells the relay which nodes there are, for those who ask it, from any goroutine.
+func (r *Relay) SetRoster(roster cluster.Roster) { r.roster.Store(&roster) }
 
 // Drain begins to hand every shard over to the relay that should have it next. Run does it by
 // itself.
 func (r *Relay) Drain() {
 	r.draining.Store(true)
-	r.placeAnew()
+	for _, w := range r.workers {
+		w.place.changed.Wake()
+		w.wake()
+	}
 }
 
 // drained waits until this relay owns no shard or ctx ends, and reports which.
@@ -403,26 +401,4 @@ func (r *Relay) drained(ctx context.Context) bool {
 		}
 	}
 	return true
-}
-
-// leaseEvent passes an event of the lease of a shard on to the shard's worker.
-func (r *Relay) leaseEvent(e cluster.LeaseEvent) {
-	w := r.worker(e.Shard)
-	switch e.Kind {
-	case cluster.ShardAcquired:
-		w.commands.Put(func(now time.Time) {
-			w.acquire(now, e.Shard, e.Epoch, e.Former, e.Wiped)
-			w.placeAcquired(now, e)
-		})
-	case cluster.ShardLost:
-		r.cfg.Log.Debug("shard lost", "shard", e.Shard, "epoch", e.Epoch, "reason", e.Reason)
-		if e.Reason != cluster.ReasonReleased { // which is in order
-			r.shards.lose(time.Now(), e.Shard, e.Reason)
-		}
-		w.command(e.Shard, e.Epoch, func(now time.Time, o *ownership) { w.lost(now, o, e.Reason) })
-	case cluster.ShardSeen:
-		w.commands.Put(func(time.Time) { w.forgetFormer(e.Shard, e.Epoch) })
-	case cluster.ShardDurable:
-		w.command(e.Shard, e.Epoch, func(_ time.Time, o *ownership) { o.setDurable(e.Durable) })
-	}
 }

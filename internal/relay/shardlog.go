@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/internal/turn"
 )
 
@@ -25,29 +24,30 @@ const (
 	tellInterval  = 250 * time.Millisecond
 )
 
+// storeSilent is the reason for which a relay does not serve shards that it holds.
+const storeSilent = "store silent"
+
 // A shardLog sums up what happens to the shards of a relay, so that an outage is a few lines and not one for each
 // shard. It has a mutex, because every worker and the goroutine of lease events note what happens.
 type shardLog struct {
 	mu      sync.Mutex
-	changed time.Time              // when something happened last; zero once all was told
-	serving map[int]bool           // the shards that the relay serves
-	lost    map[int]cluster.Reason // and lost since the last line
-	silent  bool                   // some of them because the store was silent
-	first   time.Time              // when the first of them was lost
-	again   int                    // shards that it holds again, with its own states
-	states  int                    // the number of those
-	old     int                    // stored states that later ones with the same keys replace
-	oldOne  string                 // space and number of the first of them
-	relays  []string               // that may be given shards
-	told    []string               // those of the last line
-	owned   bool                   // the shards that it serves changed since the last line
+	changed time.Time      // when something happened last; zero once all was told
+	serving map[int]bool   // the shards that the relay serves
+	lost    map[int]string // and lost since the last line
+	silent  bool           // some of them because the store was silent
+	first   time.Time      // when the first of them was lost
+	again   int            // shards that it holds again, with its own states
+	states  int            // the number of those
+	old     int            // stored states that later ones with the same keys replace
+	oldOne  string         // space and number of the first of them
+	owned   bool           // the shards that it serves changed since the last line
 }
 
 func (l *shardLog) note(now time.Time, change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.serving == nil {
-		l.serving, l.lost = make(map[int]bool), make(map[int]cluster.Reason)
+		l.serving, l.lost = make(map[int]bool), make(map[int]string)
 	}
 	l.changed = now
 	change()
@@ -69,13 +69,13 @@ func (l *shardLog) stop(now time.Time, shard int) {
 }
 
 // lose notes that the relay lost a shard for a reason.
-func (l *shardLog) lose(now time.Time, shard int, reason cluster.Reason) {
+func (l *shardLog) lose(now time.Time, shard int, reason string) {
 	l.note(now, func() {
 		if len(l.lost) == 0 {
 			l.first = now
 		}
 		l.lost[shard] = reason
-		l.silent = l.silent || reason == cluster.ReasonSilence
+		l.silent = l.silent || reason == storeSilent
 	})
 }
 
@@ -92,11 +92,6 @@ func (l *shardLog) replace(now time.Time, space string, number uint64) {
 		}
 		l.old++
 	})
-}
-
-// candidates notes which relays may be given shards.
-func (l *shardLog) candidates(now time.Time, names []string) {
-	l.note(now, func() { l.relays = names })
 }
 
 // tell logs what has happened, once that has come to rest. connected reports whether the bus is there: without it,
@@ -118,10 +113,6 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 		return
 	}
 	l.changed, l.silent = time.Time{}, false
-	if !slices.Equal(l.relays, l.told) {
-		l.told = l.relays
-		log.Info("relays that may be given shards", "relays", l.relays)
-	}
 	if l.owned {
 		l.owned = false
 		args := []any{"count", len(l.serving), "shards", ranges(slices.Collect(maps.Keys(l.serving)))}
@@ -137,8 +128,8 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 }
 
 // takeLost returns the shards that were lost since the last line, by reason.
-func (l *shardLog) takeLost() map[cluster.Reason][]int {
-	lost := make(map[cluster.Reason][]int)
+func (l *shardLog) takeLost() map[string][]int {
+	lost := make(map[string][]int)
 	for shard, reason := range l.lost {
 		lost[reason] = append(lost[reason], shard)
 	}

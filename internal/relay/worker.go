@@ -90,7 +90,7 @@ func newWorker(r *Relay, index int) *Worker {
 	w.wake, w.loads.worker, w.doubt.worker = w.sleep.Wake, w, w
 	woken := func() { w.wake() }
 	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
-	w.place = newPlacement(woken)
+	w.place.changed = turn.NewWake()
 	return w
 }
 
@@ -127,8 +127,8 @@ func (w *Worker) finish(now time.Time) {
 func (w *Worker) Turn(now time.Time) (next time.Time) {
 	for i, do := range w.commands.Take() {
 		do(now)
-		if i%placeCommands == placeCommands-1 {
-			w.placeAll(now)
+		if i%aliveCommands == aliveCommands-1 {
+			w.sayAlive()
 		}
 	}
 	if w.doubt.turn(now) {

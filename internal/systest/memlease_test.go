@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	verdict "github.com/dnprelay/dnprelay/internal/fence"
 )
 
@@ -32,7 +33,7 @@ type leaseConfig struct {
 	Slow func() time.Duration
 	Part int
 
-	// OnAcquire, if set, is called with what is stored when a node becomes the holder of a shard in an epoch, and OnLoad
+	// OnAcquire, if set, is called with what is stored when the store names a node as the holder of a shard in an epoch, and OnLoad
 	// when it begins to load the shard.
 	OnAcquire func(n *leaseNode, shard int, epoch uint64, stored []cluster.Keyframe)
 	OnLoad    func()
@@ -41,7 +42,7 @@ type leaseConfig struct {
 	OnStore func(epoch uint64, k cluster.Keyframe)
 }
 
-// A leaseHub is [cluster.Leases] over a store in memory, with all nodes that use it.
+// A leaseHub is [cluster.Leases] over a stream in memory, with all nodes that use it.
 //
 //	hub := newLeaseHub(leaseConfig{Schedule: net.Schedule, Now: net.Now, Rand: rnd, Loss: 0.01})
 //	leases := hub.Node("relay1", "start1", 64)
@@ -49,7 +50,7 @@ type leaseConfig struct {
 //	hub.SetSilent(true) // the store elects a leader
 //	hub.Cut("relay1", true)
 //
-// The leases are the product's ([cluster.Lease]); only the store is a model: linearizable like a
+// The leases are the product's (package lease); only the store is a model: linearizable like a
 // JetStream stream, with a latency, answers that are lost, writes that are applied late, and outages in
 // which it does not answer.
 //
@@ -57,7 +58,10 @@ type leaseConfig struct {
 type leaseHub struct {
 	leaseConfig
 	seq    uint64
+	made   int // how often the stream was made
+	leases map[string]lease.Record
 	shards map[int]*leaseShard
+	log    []func(now time.Time, l *lease.Lease) // what the watches bring
 	nodes  map[string]*leaseNode
 	order  []*leaseNode
 	silent bool
@@ -65,15 +69,12 @@ type leaseHub struct {
 
 	// Violations are the broken invariants.
 	Violations []string
-
-	writers map[uint64]*leaseNode // the node that wrote in an epoch
 }
 
 // A leaseShard is the content of the store for one shard.
 type leaseShard struct {
-	holder    cluster.Holder
-	heartbeat cluster.Heartbeat
-	states    map[stateKey]cluster.Keyframe
+	owner  lease.Owner
+	states map[stateKey]cluster.Keyframe
 }
 
 type stateKey struct {
@@ -84,18 +85,14 @@ type stateKey struct {
 // newLeaseHub returns an empty store.
 func newLeaseHub(cfg leaseConfig) *leaseHub {
 	cfg.Latency = cmp.Or(cfg.Latency, 500*time.Microsecond)
-	return &leaseHub{leaseConfig: cfg, seq: firstSeq, shards: make(map[int]*leaseShard), nodes: make(map[string]*leaseNode), writers: make(map[uint64]*leaseNode)}
+	return &leaseHub{leaseConfig: cfg, seq: firstSeq, leases: make(map[string]lease.Record), shards: make(map[int]*leaseShard), nodes: make(map[string]*leaseNode)}
 }
 
 // Cut separates a node from the store, or heals that.
 func (h *leaseHub) Cut(name string, cut bool) {
 	n := h.nodes[name]
 	n.cut = cut
-	if !cut {
-		for s := range n.leases {
-			n.see(s)
-		}
-	}
+	n.pullSoon()
 }
 
 // SetSilent stops the store from answering, as during an election, or lets it answer again. Half of the
@@ -110,25 +107,21 @@ func (h *leaseHub) SetSilent(silent bool) {
 	for _, f := range held {
 		f()
 	}
-	for _, n := range h.order { // the watches bring the records
-		for s := range n.leases {
-			n.see(s)
-		}
+	for _, n := range h.order {
+		n.pullSoon()
 	}
 }
 
-// Wipe deletes the store and makes it anew; the sequences go on far behind. Nodes notice after a
+// Wipe deletes the stream and makes it anew; the sequences go on far behind. Nodes notice after a
 // while, each for itself.
 func (h *leaseHub) Wipe() {
 	clear(h.shards)
+	clear(h.leases)
+	h.log = nil
+	h.made++
 	h.seq += 1 << 20
 	for _, n := range h.order {
-		h.Schedule(time.Duration(h.Rand.Int64N(int64(2*time.Second))), func() {
-			for s, l := range n.leases {
-				l.Wiped(h.Now())
-				n.turn(s)
-			}
-		})
+		h.Schedule(time.Duration(h.Rand.Int64N(int64(2*time.Second))), n.noticeWipe)
 	}
 }
 
@@ -151,25 +144,31 @@ func (h *leaseHub) delay() time.Duration {
 
 func (h *leaseHub) lost() bool { return h.Rand.Float64() < h.Loss }
 
-// ask brings an action to the store and the answer back.
-func (h *leaseHub) ask(n *leaseNode, s int, a cluster.Action, batch []cluster.Keyframe, answer func(cluster.Answer)) {
+// ask brings a request to the store and the answer back.
+func (h *leaseHub) ask(n *leaseNode, do func() lease.Answer, answer func(lease.Answer)) {
+	made := h.made
+	apply := func() (a lease.Answer, ok bool) {
+		if ok = h.made == made; ok {
+			a = do()
+		}
+		return a, ok
+	}
 	h.Schedule(h.delay(), func() {
 		switch {
 		case n.cut:
 		case h.silent:
 			if h.Rand.IntN(2) == 0 {
-				h.held = append(h.held, func() { h.do(n, s, a, batch) })
+				h.held = append(h.held, func() { apply() })
 			}
 		case h.lost():
 			if h.Rand.Float64() < h.Late {
-				h.Schedule(time.Duration(h.Rand.Int64N(int64(8*time.Second))), func() { h.do(n, s, a, batch) })
+				h.Schedule(time.Duration(h.Rand.Int64N(int64(8*time.Second))), func() { apply() })
 			}
 		default:
-			x := h.do(n, s, a, batch)
-			if !h.lost() {
+			if x, ok := apply(); ok && !h.lost() {
 				h.Schedule(h.delay(), func() {
 					if !n.cut {
-						answer(x)
+						n.when(func() { answer(x) })
 					}
 				})
 			}
@@ -177,78 +176,57 @@ func (h *leaseHub) ask(n *leaseNode, s int, a cluster.Action, batch []cluster.Ke
 	})
 }
 
-// do carries out actions in one order.
-func (h *leaseHub) do(by *leaseNode, n int, a cluster.Action, batch []cluster.Keyframe) cluster.Answer {
-	s := h.shard(n)
-	if a.Kind == cluster.ActionRead {
-		return cluster.Answer{Verdict: verdict.OK, Holder: s.holder, Heartbeat: s.heartbeat}
+// put stores a record if the last one has a sequence.
+func (h *leaseHub) put(last, expect uint64, store func(seq uint64), see func(time.Time, *lease.Lease)) lease.Answer {
+	if last != expect {
+		return lease.Answer{Verdict: verdict.Stale}
 	}
-	if a.ExpectHolder != s.holder.Seq ||
-		(a.Kind == cluster.ActionStore || a.Kind == cluster.ActionAcquire) && a.ExpectHeartbeat != s.heartbeat.Seq {
-		return cluster.Answer{Verdict: verdict.Stale}
+	h.seq++
+	store(h.seq)
+	h.log = append(h.log, see)
+	for _, n := range h.order {
+		n.pullSoon()
 	}
-	h.audit(by, s, a)
-	switch a.Kind {
-	case cluster.ActionAcquire:
-		s.heartbeat = a.Heartbeat
-		s.heartbeat.Seq = h.next()
-		s.holder = a.Holder
-		s.holder.Seq = h.next()
-		if h.OnAcquire != nil {
-			h.OnAcquire(by, n, s.holder.Seq, s.keyframes())
-		}
-	case cluster.ActionRelease:
-		s.holder = a.Holder
-		s.holder.Seq = h.next()
-	default:
-		for _, k := range batch {
-			h.next()
-			s.states[stateKey{k.Space, k.Number}] = k
-			if h.OnStore != nil {
-				h.OnStore(a.Heartbeat.Epoch, k)
-			}
-		}
-		s.heartbeat = a.Heartbeat
-		s.heartbeat.Seq = h.next()
-	}
-	answer := cluster.Answer{Verdict: verdict.OK, Seq: h.seq, Holder: s.holder, Heartbeat: s.heartbeat}
-	for _, node := range h.order {
-		h.Schedule(h.delay(), func() { node.see(n) })
-	}
-	return answer
+	return lease.Answer{Verdict: verdict.OK, Seq: h.seq}
 }
 
-// audit checks that a write is of the epoch of the lease, and that one node writes in it.
-func (h *leaseHub) audit(by *leaseNode, s *leaseShard, a cluster.Action) {
-	if a.Kind != cluster.ActionRenew && a.Kind != cluster.ActionStore {
-		return
+func (h *leaseHub) putLease(node string, expect uint64, r lease.Record) lease.Answer {
+	return h.put(h.leases[node].Seq, expect, func(seq uint64) {
+		r.Seq = seq
+		h.leases[node] = r
+	}, func(now time.Time, l *lease.Lease) { l.Saw(now, node, r) })
+}
+
+func (h *leaseHub) putOwner(shard int, expect uint64, o lease.Owner) lease.Answer {
+	s := h.shard(shard)
+	a := h.put(s.owner.Seq, expect, func(seq uint64) {
+		o.Seq = seq
+		s.owner = o
+	}, func(now time.Time, l *lease.Lease) { l.SawOwner(now, shard, o) })
+	if a.Verdict == verdict.OK && o.Node != "" && h.OnAcquire != nil {
+		h.OnAcquire(h.nodes[o.Node], shard, o.Seq, s.keyframes())
 	}
-	epoch := a.Heartbeat.Epoch
-	if epoch != s.holder.Seq || s.holder.Released || s.holder.Node != by.name || s.holder.ID != by.cfg.ID {
-		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d, but %s holds epoch %d", by.name, epoch, s.holder.Node, s.holder.Seq))
+	return a
+}
+
+// store stores a keyframe of a batch, and checks that its writer holds the shard.
+func (h *leaseHub) store(by *leaseNode, incarnation string, b *leaseBatch, k cluster.Keyframe) {
+	s := h.shard(b.shard)
+	if o := s.owner; o.Seq != b.epoch || o.Node != by.name || o.Incarnation != incarnation {
+		h.Violations = append(h.Violations, fmt.Sprintf("%s wrote in epoch %d of shard %d, but %s holds epoch %d", by.name, b.epoch, b.shard, o.Node, o.Seq))
 	}
-	if other, ok := h.writers[epoch]; ok && other != by {
-		h.Violations = append(h.Violations, fmt.Sprintf("%s and %s both wrote in epoch %d", other.name, by.name, epoch))
+	h.seq++
+	s.states[stateKey{k.Space, k.Number}] = k
+	if h.OnStore != nil {
+		h.OnStore(b.epoch, k)
 	}
-	h.writers[epoch] = by
 }
 
 // Holder returns the node that holds a shard, as the store has it.
-func (h *leaseHub) Holder(shard int) string {
-	holder := h.shard(shard).holder
-	if holder.Released {
-		return ""
-	}
-	return holder.Node
-}
+func (h *leaseHub) Holder(shard int) string { return h.shard(shard).owner.Node }
 
 // Epoch returns the epoch of the newest record of a holder.
-func (h *leaseHub) Epoch(shard int) uint64 { return h.shard(shard).holder.Seq }
-
-func (h *leaseHub) next() uint64 {
-	h.seq++
-	return h.seq
-}
+func (h *leaseHub) Epoch(shard int) uint64 { return h.shard(shard).owner.Seq }
 
 // keyframes returns all keyframes of a shard, in a fixed order.
 func (s *leaseShard) keyframes() []cluster.Keyframe {
@@ -272,42 +250,51 @@ const loadPause = 100 * time.Millisecond
 type leaseNode struct {
 	hub     *leaseHub
 	name    string
-	cfg     cluster.LeaseConfig
-	leases  []*nodeLease
+	lease   *lease.Lease
 	handle  func(cluster.LeaseEvent)
 	cut     bool
 	stopped bool
 	paused  bool
-}
+	asleep  []func() // what comes while the node is paused
 
-// A nodeLease is one shard of a node.
-type nodeLease struct {
-	*cluster.Lease
-	queue   []leaseBatch
-	storing bool // the first of queue is with the lease
+	pos    int // of the watch in the log
+	made   int // the stream that it watches
+	primed bool
+
 	token   uint64
-	turns   uint64 // of the lease; a timer of an older turn is outdated
-
-	leaving   bool // the shard is released behind the last batch
-	successor string
+	batches map[uint64]*leaseBatch
+	sending map[uint64][]leasePart // by number of the write
+	turning bool
+	turns   uint64 // a timer of an older turn is outdated
 }
 
 type leaseBatch struct {
+	shard int
+	epoch uint64
+	list  []cluster.Keyframe
+	done  func(error)
+}
+
+// A leasePart is a part of a batch on its way.
+type leasePart struct {
+	*leaseBatch
 	list []cluster.Keyframe
-	done func(error)
 }
 
 // Node returns the leases of a relay that has just started. A former relay with this name is dead.
 func (h *leaseHub) Node(name, id string, shards int) *leaseNode {
-	n := &leaseNode{hub: h, name: name, cfg: cluster.LeaseConfig{Node: name, ID: id}}
-	for range shards {
-		n.leases = append(n.leases, &nodeLease{Lease: cluster.NewLease(n.cfg)})
+	n := &leaseNode{hub: h, name: name, made: h.made, batches: make(map[uint64]*leaseBatch), sending: make(map[uint64][]leasePart)}
+	var all []int
+	for i := range shards {
+		all = append(all, i)
 	}
+	n.lease = lease.New(lease.Config{Node: name, Start: id, Shards: all, Draw: cluster.DrawShard})
 	if old, ok := h.nodes[name]; ok {
 		old.stopped = true
 	}
 	h.nodes[name] = n
 	h.order = append(h.order, n)
+	n.pullSoon()
 	return n
 }
 
@@ -316,65 +303,100 @@ func (n *leaseNode) Stop() { n.stopped = true }
 
 // Pause stops the node, or lets it go on, like SIGSTOP and SIGCONT.
 func (n *leaseNode) Pause(paused bool) {
-	n.paused = paused
-	if !paused {
-		for s := range n.leases {
-			n.see(s)
-		}
+	if n.paused = paused; paused {
+		return
 	}
+	asleep := n.asleep
+	n.asleep = nil
+	for _, f := range asleep {
+		n.when(f)
+	}
+	n.pullSoon()
+	n.turnSoon()
+}
+
+// when does something unless the node has ended; if it is paused, when it goes on.
+func (n *leaseNode) when(do func()) {
+	switch {
+	case n.stopped:
+	case n.paused:
+		n.asleep = append(n.asleep, do)
+	default:
+		do()
+		n.turnSoon()
+	}
+}
+
+// pullSoon has the watch bring the next records, in order.
+func (n *leaseNode) pullSoon() {
+	n.hub.Schedule(n.hub.delay(), func() {
+		h := n.hub
+		if n.stopped || n.cut || n.paused || h.silent || n.made != h.made {
+			return
+		}
+		for ; n.pos < len(h.log); n.pos++ {
+			h.log[n.pos](h.Now(), n.lease)
+		}
+		if !n.primed {
+			n.primed = true
+			n.lease.Primed()
+		}
+		n.turnSoon()
+	})
+}
+
+func (n *leaseNode) noticeWipe() {
+	if n.cut && !n.stopped {
+		n.hub.Schedule(loadPause, n.noticeWipe)
+		return
+	}
+	n.when(func() {
+		n.lease.Wiped(n.hub.Now())
+		n.made, n.pos, n.primed = n.hub.made, 0, false
+		n.pullSoon()
+	})
 }
 
 // OnEvent implements cluster.Leases.
 func (n *leaseNode) OnEvent(handle func(cluster.LeaseEvent)) { n.handle = handle }
 
-// Want implements cluster.Leases.
-func (n *leaseNode) Want(shard int, rank int) {
-	n.leases[shard].Want(n.hub.Now(), rank)
-	n.turn(shard)
+// Alive implements cluster.Leases.
+func (n *leaseNode) Alive(shard int, open bool) {
+	n.lease.Alive(n.hub.Now(), shard, open)
+	n.turnSoon()
 }
 
 // Release implements cluster.Leases.
 func (n *leaseNode) Release(shard int, epoch uint64, to string) {
-	if l := n.leases[shard]; l.Epoch() == epoch {
-		l.leaving, l.successor = true, to
-		n.feed(l)
-		n.turn(shard)
-	}
+	n.lease.Release(shard, epoch, to)
+	n.turnSoon()
 }
 
 // Fence implements cluster.Leases.
 func (n *leaseNode) Fence(shard int, epoch uint64) {
-	n.leases[shard].Fence(n.hub.Now(), epoch)
-	n.turn(shard)
+	n.lease.Fence(n.hub.Now(), shard, epoch)
+	n.turnSoon()
 }
 
 // Store implements cluster.Leases.
 func (n *leaseNode) Store(shard int, epoch uint64, list []cluster.Keyframe, done func(error)) {
-	l := n.leases[shard]
-	switch {
-	case l.Epoch() != epoch:
-		n.hub.Schedule(0, func() { done(cluster.ErrNotHeld) })
-		return
-	case len(l.queue) >= queueMax:
+	waiting := 0
+	for _, b := range n.batches {
+		if b.shard == shard {
+			waiting++
+		}
+	}
+	if waiting >= queueMax {
 		n.hub.Schedule(0, func() { done(cluster.ErrQueueFull) })
 		return
 	}
-	l.queue = append(l.queue, leaseBatch{list, done})
-	n.feed(l)
-	n.turn(shard)
-}
-
-// feed gives the lease the first batch that waits and that it does not have yet, and behind the last one the release.
-func (n *leaseNode) feed(l *nodeLease) {
-	switch {
-	case len(l.queue) > 0 && !l.storing:
-		l.storing = true
-		l.token++
-		l.Lease.Store(n.hub.Now(), l.token)
-	case len(l.queue) == 0 && l.leaving:
-		l.leaving = false
-		l.Release(l.successor)
+	n.token++
+	if !n.lease.Store(n.hub.Now(), shard, epoch, n.token, make([]int, len(list))) {
+		n.hub.Schedule(0, func() { done(cluster.ErrNotHeld) })
+		return
 	}
+	n.batches[n.token] = &leaseBatch{shard, epoch, list, done}
+	n.turnSoon()
 }
 
 // Load implements cluster.Leases.
@@ -401,9 +423,9 @@ func (l *nodeLoad) step() {
 	h, s := l.n.hub, l.n.hub.shard(l.shard)
 	switch {
 	case l.n.stopped:
-	case l.n.leases[l.shard].Epoch() != l.epoch, s.holder.Seq > l.epoch:
+	case l.n.lease.Epoch(l.shard) != l.epoch, s.owner.Seq > l.epoch:
 		l.done(cluster.ErrNotHeld)
-	case l.n.cut || h.silent || l.n.paused || s.holder.Seq < l.epoch: // the store was made anew
+	case l.n.cut || h.silent || l.n.paused || s.owner.Seq < l.epoch: // the store was made anew
 		if h.Part > 0 && h.Rand.IntN(40) == 0 {
 			l.next = 0
 		}
@@ -425,102 +447,99 @@ func (l *nodeLoad) step() {
 	}
 }
 
-// see brings the records of a shard to the node, as its watch does.
-func (n *leaseNode) see(shard int) {
-	if n.stopped || n.cut || n.paused || n.hub.silent {
-		return
+// turnSoon has the lease do what is due, behind what is happening.
+func (n *leaseNode) turnSoon() {
+	if !n.turning {
+		n.turning = true
+		n.hub.Schedule(0, n.turn)
 	}
-	s := n.hub.shard(shard)
-	if s.holder.Seq != 0 {
-		n.leases[shard].SeenHolder(n.hub.Now(), s.holder)
-	}
-	if s.heartbeat.Seq != 0 {
-		n.leases[shard].SeenHeartbeat(n.hub.Now(), s.heartbeat)
-	}
-	n.turn(shard)
 }
 
-// turn carries out what a lease wants, and schedules its next turn.
-func (n *leaseNode) turn(shard int) {
+// turn carries out what the lease wants, and schedules its next turn.
+func (n *leaseNode) turn() {
+	n.turning = false
 	if n.stopped || n.paused {
 		return
 	}
-	l := n.leases[shard]
-	for _, a := range l.Advance(n.hub.Now()) {
-		n.act(shard, l, a)
+	for _, a := range n.lease.Advance(n.hub.Now()) {
+		n.act(a)
 	}
-	l.turns++
-	mine := l.turns
-	if next, ok := l.NextTimeout(); ok {
+	n.turns++
+	mine := n.turns
+	if next, ok := n.lease.NextTimeout(); ok {
 		n.hub.Schedule(max(0, next.Sub(n.hub.Now())), func() {
-			if mine == l.turns {
-				n.turn(shard)
+			if mine == n.turns {
+				n.turn()
 			}
 		})
 	}
 }
 
-func (n *leaseNode) act(shard int, l *nodeLease, a cluster.Action) {
+func (n *leaseNode) act(a lease.Action) {
+	h := n.hub
 	switch a.Kind {
-	case cluster.ActionAcquired:
-		n.tell(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Shard: shard, Epoch: a.Epoch, Node: n.name, Former: a.Former, Wiped: a.Wiped, Spare: a.Spare})
-	case cluster.ActionLost:
-		queue := l.queue
-		l.queue, l.storing, l.leaving = nil, false, false
-		for _, b := range queue {
-			b.done(cluster.ErrNotHeld)
+	case lease.ActionWrite:
+		n.write(a)
+	case lease.ActionReadLease:
+		var r lease.Record
+		h.ask(n, func() lease.Answer { r = h.leases[a.Node]; return lease.Answer{Verdict: verdict.OK} },
+			func(x lease.Answer) { n.lease.ReadLease(h.Now(), a.Node, r, x.Verdict) })
+	case lease.ActionReadOwner:
+		var o lease.Owner
+		h.ask(n, func() lease.Answer { o = h.shard(a.Shard).owner; return lease.Answer{Verdict: verdict.OK} },
+			func(x lease.Answer) { n.lease.ReadOwner(h.Now(), a.Shard, o, x.Verdict) })
+	case lease.ActionRevoke:
+		h.ask(n, func() lease.Answer { return h.putLease(a.Node, a.Expect, a.Record) },
+			func(x lease.Answer) { n.lease.Revoked(h.Now(), a.Node, a.Record, x) })
+	case lease.ActionOwn:
+		h.ask(n, func() lease.Answer { return h.putOwner(a.Shard, a.Expect, a.Owner) },
+			func(x lease.Answer) { n.lease.WroteOwner(h.Now(), a.Shard, a.Expect, a.Owner, x) })
+	case lease.ActionStored, lease.ActionFailed:
+		b := n.batches[a.Token]
+		delete(n.batches, a.Token)
+		var err error
+		if a.Kind == lease.ActionFailed {
+			err = cluster.ErrNotHeld
 		}
-		n.tell(cluster.LeaseEvent{Kind: cluster.ShardLost, Shard: shard, Epoch: a.Epoch, Node: n.name, Reason: a.Reason})
-	case cluster.ActionDurable:
-		n.tell(cluster.LeaseEvent{Kind: cluster.ShardDurable, Shard: shard, Epoch: a.Epoch, Durable: a.Durable})
-	case cluster.ActionStored:
-		done := l.queue[0].done
-		l.queue, l.storing = l.queue[1:], false
-		done(nil)
-		n.feed(l)
+		b.done(err)
 	default:
-		n.ask(shard, l, a)
+		n.report(a)
 	}
 }
 
-func (n *leaseNode) tell(e cluster.LeaseEvent) {
-	if n.handle != nil {
-		n.handle(e)
-	}
-}
-
-// ask asks the store, and gives up after the timeout of the lease.
-func (n *leaseNode) ask(shard int, l *nodeLease, a cluster.Action) {
-	answered := false
-	answer := func(x cluster.Answer) {
-		if answered || n.stopped {
-			return
+// write stores the parts of batches and the lease, all or none.
+func (n *leaseNode) write(a lease.Action) {
+	h := n.hub
+	if !a.Again {
+		clear(n.sending)
+		var parts []leasePart
+		for _, p := range a.Parts {
+			b := n.batches[p.Token]
+			parts = append(parts, leasePart{b, b.list[p.From:p.To]})
 		}
-		if n.paused { // it gets the answer, or the timeout, when it goes on
-			n.hub.Schedule(loadPause, func() { n.later(shard, l, &answered, x) })
-			return
+		n.sending[a.Record.Write] = parts
+	}
+	parts := n.sending[a.Record.Write]
+	h.ask(n, func() lease.Answer {
+		if h.leases[n.name].Seq != a.Expect {
+			return lease.Answer{Verdict: verdict.Stale}
 		}
-		answered = true
-		l.Answer(n.hub.Now(), x)
-		n.turn(shard)
-	}
-	var list []cluster.Keyframe
-	if a.Kind == cluster.ActionStore {
-		list = l.queue[0].list
-	}
-	n.hub.ask(n, shard, a, list, answer)
-	n.hub.Schedule(cluster.LeaseTimeout, func() { answer(cluster.Answer{Verdict: verdict.Unknown}) })
+		for _, p := range parts {
+			for _, k := range p.list {
+				h.store(n, a.Record.Incarnation, p.leaseBatch, k)
+			}
+		}
+		return h.putLease(n.name, a.Expect, a.Record)
+	}, func(x lease.Answer) { n.lease.Wrote(h.Now(), a.Asked, a.Record, x) })
 }
 
-// later gives an answer to a paused node when it goes on.
-func (n *leaseNode) later(shard int, l *nodeLease, answered *bool, x cluster.Answer) {
-	switch {
-	case *answered || n.stopped:
-	case n.paused:
-		n.hub.Schedule(loadPause, func() { n.later(shard, l, answered, x) })
-	default:
-		*answered = true
-		l.Answer(n.hub.Now(), x)
-		n.turn(shard)
+var eventKinds = map[lease.ActionKind]cluster.LeaseEventKind{
+	lease.ActionAcquired: cluster.ShardAcquired, lease.ActionLost: cluster.ShardLost, lease.ActionPaused: cluster.ShardPaused, lease.ActionResumed: cluster.ShardResumed,
+	lease.ActionDurable: cluster.ShardDurable, lease.ActionPlaced: cluster.ShardPlaced, lease.ActionSeen: cluster.ShardSeen,
+}
+
+func (n *leaseNode) report(a lease.Action) {
+	if kind, ok := eventKinds[a.Kind]; ok && n.handle != nil {
+		n.handle(cluster.LeaseEvent{Kind: kind, Shard: a.Shard, Epoch: a.Epoch, Node: a.Node, Reason: a.Reason, Durable: a.Durable, Former: a.Former, Wiped: a.Wiped})
 	}
 }

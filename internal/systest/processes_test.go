@@ -24,6 +24,7 @@ import (
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/natsbus"
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/buildtest"
@@ -523,9 +524,9 @@ func (f *farm) holder() (name string, p *process) {
 		if err != nil {
 			return false
 		}
-		own := cluster.ParseHolder(m.Sequence, m.Data)
+		own := lease.ParseOwner(m.Sequence, m.Data)
 		name, p = own.Node, f.relays[own.Node]
-		return !own.Released && p != nil
+		return p != nil
 	})
 	return name, p
 }

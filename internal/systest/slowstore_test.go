@@ -50,9 +50,9 @@ type slowWorld struct {
 	before map[int][]uint64 // epochs of a shard, in order
 	states map[string]*slowState
 	list   []*slowState
-	most   time.Duration // that the store takes at this time
-	quiet  bool          // no further fault
-	seen   map[uint64]bool
+	most   time.Duration        // that the store takes at this time
+	quiet  bool                 // no further fault
+	seen   map[uint64]time.Time // the newest head, by epoch
 }
 
 // A slowEpoch is an ownership as the store knows it.
@@ -78,7 +78,7 @@ const (
 func slowStore(t *testing.T, seed uint64) slowCounts {
 	w := &slowWorld{
 		rng: rand.New(rand.NewPCG(seed, 5)), epochs: make(map[uint64]slowEpoch), before: make(map[int][]uint64),
-		states: make(map[string]*slowState), seen: make(map[uint64]bool),
+		states: make(map[string]*slowState), seen: make(map[uint64]time.Time),
 	}
 	w.ring = newRing(t, seed, 3)
 	w.leases.Part = 3
@@ -233,7 +233,7 @@ func (w *slowWorld) loading() {
 	w.net.Schedule(long, func() { w.leases.SetSilent(false) })
 }
 
-// published looks at a relay that says for the first time that it serves a shard.
+// published looks at a relay that says for the first time that it serves a shard, or again after a pause.
 func (w *slowWorld) published(from string, m bus.Msg) {
 	shard, ok := w.subjects.ParseShard(m.Subject)
 	if !ok || m.Subject != w.subjects.Head(shard) {
@@ -241,10 +241,10 @@ func (w *slowWorld) published(from string, m bus.Msg) {
 	}
 	epoch, _ := replication.HeadEpoch(m.Data)
 	begun, ok := w.epochs[epoch]
-	if !ok || w.seen[epoch] {
+	last := w.seen[epoch]
+	if w.seen[epoch] = w.net.Now(); !ok || w.net.Now().Sub(last) < 2*time.Second { // it served all the time
 		return
 	}
-	w.seen[epoch] = true
 	for _, r := range w.relays {
 		if r.node == from && !r.dead {
 			w.serves(r, shard, epoch, begun)
@@ -298,7 +298,7 @@ func (w *slowWorld) alone(shard int, first, last uint64) bool {
 		}
 	}
 	_, ok := w.epochs[first]
-	return ok && first < last
+	return ok && first <= last
 }
 
 // trouble lets something fail for a while.

@@ -2,7 +2,6 @@ package systest
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -161,8 +160,8 @@ func (r *robbed) can(subjects ...string) {
 func (r *robbed) misanswered(to string, data []byte, inbox string) {
 	r.Helper()
 	places := []string{ // the relay itself publishes on none of them now
-		r.subjects.StoreOwn(3), r.subjects.StoreOwn(r.shard), r.subjects.StoreHeartbeat(64), r.subjects.StoreKeyframe(r.shard, "s", 1),
-		r.subjects.Live("quiet"), r.subjects.Own(3), r.subjects.Head(64), r.subjects.To("s", "c"), r.subjects.Event("quiet"),
+		r.subjects.StoreOwn(3), r.subjects.StoreOwn(r.shard), r.subjects.StoreLease(3, "r2"), r.subjects.StoreKeyframe(r.shard, "s", 1),
+		r.subjects.Live("quiet"), r.subjects.Head(64), r.subjects.To("s", "c"), r.subjects.Event("quiet"),
 	}
 	heard, err := r.admin.SubscribeSync(r.subjects.All())
 	if err != nil || r.admin.Flush() != nil {
@@ -239,13 +238,13 @@ func TestStolenEdge(t *testing.T) {
 	for _, op := range changes {
 		r.refused(op, s.Publish("s", ""), s.Publish("s", "k"), s.ShardPublish(r.shard, "s", ""), s.ShardPublish(r.shard, "s", "k"), s.ShardPublish(r.shard, "_probe-s", ""))
 	}
-	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1),
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.StoreOwn(r.shard), s.StoreLease(r.shard%4, "r1"), s.StoreKeyframe(r.shard, "s", 1),
 		s.Get("s", ""), s.Who("s"), s.ToAll("s"), s.EventIn("s", "godot4"), subject.Inbox("relay")+".x", subject.Inbox("edge")+".x", "dnp.v1.anything", "$SYS.REQ.SERVER.PING")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
 	r.refused(`{}`, streams("DNP_LOG_C1_0")...)
 	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_STORE_0", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x",
 		"$JS.API.DIRECT.GET.DNP_LOG_C1_0", "$JS.API.DIRECT.GET.DNP_LOG_C1_0."+s.LogCopy(1, 3, "x"))
-	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.Own(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.LogCopies(), s.Event("*"), s.FromAll(), s.Auth(),
+	r.deaf(s.All(), s.PublishAll(), s.ShardPublishAll(r.shard), s.Write(r.shard), s.StoreAll(r.shard), s.LogAllShards(), s.LogCopies(), s.Event("*"), s.FromAll(), s.Auth(),
 		"_INBOX.>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
 	r.secretive()
 	r.unharmed()
@@ -334,7 +333,7 @@ func TestStolenRelay(t *testing.T) {
 	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_LOG_0", "$JS.API.STREAM.MSG.GET.DNP_LOG_0", "$JS.API.STREAM.INFO.DNP_FROM", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x", "$JS.API.CONSUMER.CREATE.DNP_FROM.x")
 	r.deaf(s.All(), s.LogAllShards(), s.FromAll(), s.To("s", "c"), s.ToAll("s"), s.Auth(), s.Edge("e1"), s.Who("s"), "_INBOX.>", subject.Inbox("edge")+".>")
 	r.unharmed()
-	r.can(s.Live("s"), s.Head(r.shard), s.To("s", "c"), s.StoreHeartbeat(r.shard), s.Event("s"), "_INBOX.x", subject.Inbox("edge")+".x")
+	r.can(s.Live("s"), s.Head(r.shard), s.To("s", "c"), s.StoreLease(r.shard%4, "r1"), s.Event("s"), "_INBOX.x", subject.Inbox("edge")+".x")
 }
 
 // TestStolenGameServer is a thief with the NATS user of game servers. It can do what they may in every space, and
@@ -343,7 +342,7 @@ func TestStolenGameServer(t *testing.T) {
 	t.Parallel()
 	r := rob(t, "publisher")
 	s := r.subjects
-	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.StoreKeyframe(r.shard, "s", 1), s.Repair(r.shard), s.Write(r.shard),
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.StoreOwn(r.shard), s.StoreLease(r.shard%4, "r1"), s.StoreKeyframe(r.shard, "s", 1), s.Repair(r.shard), s.Write(r.shard),
 		s.Event("s"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x", subject.Inbox("edge")+".x", subject.Inbox("relay")+".x", "dnp.v1.anything")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
 	r.refused(`{}`, "$JS.API.STREAM.CREATE.DNP_FROM", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.MSG.GET.DNP_LOG_0", "$JS.API.STREAM.MSG.GET.DNP_STORE_0", "$JS.API.CONSUMER.CREATE.DNP_LOG_0.x")
@@ -366,7 +365,7 @@ func TestStolenObserver(t *testing.T) {
 	for _, op := range changes {
 		r.refused(op, s.Publish("s", ""), s.ShardPublish(r.shard, "s", ""))
 	}
-	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.Own(r.shard), s.StoreOwn(r.shard), s.StoreHeartbeat(r.shard), s.Write(r.shard), s.To("s", "c"), s.ToAll("s"),
+	r.refused(`{}`, s.Live("s"), s.Head(r.shard), s.StoreOwn(r.shard), s.StoreLease(r.shard%4, "r1"), s.Write(r.shard), s.To("s", "c"), s.ToAll("s"),
 		s.Event("s"), s.From("s", "c"), s.Auth(), s.Log(3, "x"), s.Edge("e1"), "_INBOX.x", "$JS.API.INFO", "$JS.API.STREAM.INFO.DNP_FROM", "dnp.v1.anything")
 	r.refused(`{}`, streams("DNP_STORE_0", "DNP_LOG_0", "DNP_FROM")...)
 	r.deaf(s.All(), s.FromAll(), s.To("s", "c"), s.Auth(), s.ShardPublishAll(r.shard), s.StoreAll(r.shard), s.LogAllShards(), subject.Inbox("edge")+".>", subject.Inbox("relay")+".>", subject.InboxWho+".>")
@@ -455,7 +454,7 @@ func (r *robbed) renews() {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreHeartbeat(r.shard)); err == nil {
+		if m, err := s.GetLastMsgForSubject(r.Context(), r.subjects.StoreLease(r.shard%4, "r1")); err == nil {
 			seq = m.Sequence
 		}
 		return seq
@@ -490,8 +489,8 @@ func (r *robbed) hears(subject string, do func()) {
 func (r *robbed) places() []string {
 	s, n := r.subjects, r.shard
 	return []string{
-		s.StoreOwn(n), s.StoreHeartbeat(n), s.StoreKeyframe(n, "s", 1), s.StoreInput(s.StoreOwn(n), "*"), s.StoreInput(s.StoreOwn(n), ">"), s.StoreInput(s.StoreOwn(n), "x"), s.StoreAll(n),
-		s.Own(n), s.Head(n), s.Live("s"), s.Relay("r1"), s.Relay("ghost"), s.Event("s"), s.Write(n), s.Repair(n), s.ShardPublish(n, "s", ""),
+		s.StoreOwn(n), s.StoreLease(n%4, "r1"), s.StoreKeyframe(n, "s", 1), s.StoreInput(s.StoreOwn(n), "*"), s.StoreInput(s.StoreOwn(n), ">"), s.StoreInput(s.StoreOwn(n), "x"), s.StoreAll(n),
+		s.Head(n), s.Live("s"), s.Relay("r1"), s.Relay("ghost"), s.Event("s"), s.Write(n), s.Repair(n), s.ShardPublish(n, "s", ""),
 		fmt.Sprint("$JS.API.STREAM.PURGE.DNP_STORE_", n%4), fmt.Sprint("$JS.API.STREAM.DELETE.DNP_STORE_", n%4),
 	}
 }
@@ -512,7 +511,6 @@ func TestConsumersDeliverAnywhere(t *testing.T) {
 	_ = edge.Publish(s.Event("s"), []byte(`{"v":1,"type":"joined","space":"s","client":"c","session":"x"}`))
 	next := r.leases()[n] + 1000
 	forged := map[string][]byte{
-		s.Own(n):         append(binary.LittleEndian.AppendUint64(nil, next), `{"node":"ghost","id":"x"}`...),
 		s.Head(n):        replication.AppendHead(nil, next, nil),
 		s.Relay("ghost"): []byte(`{"ready":true}`),
 		s.Write(n): replication.AppendWrite(nil, &replication.Write{

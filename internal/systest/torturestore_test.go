@@ -70,8 +70,8 @@ func tortureStore(t *testing.T, rng *rand.Rand, try int) {
 	}
 	hurt := rng.Perm(*storeServers)[:1+rng.IntN(*storeServers)]
 	signs := map[storeTrouble]string{
-		stopAtFirst: x.subjects.HeadAll(), // the relay serves a shard
-		stopNear:    x.subjects.OwnAll(),  // it has acquired one
+		stopAtFirst: x.subjects.HeadAll(),                                            // the relay serves a shard
+		stopNear:    strings.Replace(x.subjects.StoreAllShards(), ">", "*.*.own", 1), // it acquires one
 		throttle:    x.subjects.RelayAll(),
 	}
 	begun := x.sign(signs[how])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/lease"
 	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/testbed/play"
 	"github.com/dnprelay/dnprelay/testbed/rig"
@@ -77,8 +78,8 @@ func (r *run) holder() *rig.Node {
 	var a struct {
 		Message struct{ Data []byte }
 	}
-	var own cluster.Holder
-	if json.Unmarshal(m.Data, &a) != nil || json.Unmarshal(a.Message.Data, &own) != nil || own.Released {
+	var own lease.Owner
+	if json.Unmarshal(m.Data, &a) != nil || json.Unmarshal(a.Message.Data, &own) != nil || own.Node == "" {
 		return nil
 	}
 	return rig.Named(r.Relays, own.Node)

@@ -2,8 +2,10 @@ package fanout
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp"
@@ -31,6 +33,7 @@ type ownStates struct {
 	*peer
 	writes *writes
 	byKey  map[string]*ownState // of all sessions of the space
+	lost   *lostStates          // of the space
 	list   []*ownState
 	drops  []*ownState // that the client took back and the holder may still have
 }
@@ -121,24 +124,75 @@ func (o *ownStates) restore(link wire.LinkID) *dnp.Source {
 	if own := o.at(link); own != nil {
 		return own.source
 	}
-	st := o.replica.ByKey(ownKey(o.Claims.Client, link))
-	if st == nil {
+	key := ownKey(o.Claims.Client, link)
+	from, ok := o.lost.byKey[key]
+	if st := o.replica.ByKey(key); st != nil {
+		from, ok = copyOf(st), true
+	}
+	if !ok {
 		return nil
 	}
-	layout := st.Values.Layout()
-	state := netstate.NewState(layout)
-	for i := range layout.Len() {
-		state.Set(i, st.Values.Value(i))
-	}
-	own := &ownState{owner: o.peer, link: link, key: st.Desc.Key, message: slices.Clone(st.Desc.Message), restored: st.Number}
-	o.newSource(own, state)
+	own := &ownState{owner: o.peer, link: link, key: key, message: from.message, restored: from.number}
+	o.newSource(own, from.values)
 	o.add(own)
 	return own.source
 }
 
+// A copiedState is what is left of the state of a client.
+type copiedState struct {
+	number  uint64
+	message []byte
+	values  *netstate.State
+	until   time.Time // when it is forgotten
+}
+
+func copyOf(st *replication.State) copiedState {
+	layout := st.Values.Layout()
+	values := netstate.NewState(layout)
+	for i := range layout.Len() {
+		values.Set(i, st.Values.Value(i))
+	}
+	return copiedState{number: st.Number, message: slices.Clone(st.Desc.Message), values: values}
+}
+
+// Bounds of what is kept of states that a new holder does not have.
+const (
+	lostMax   = 1024             // states of a space
+	lostTime  = 30 * time.Second // longer than it takes until another edge has the sessions of one that died
+	lostSince = 10 * time.Second // for which states may vanish because the holder is new
+)
+
+// lostStates are the states of clients that vanished because a new holder does not have them: the one before had not stored them. If an
+// edge died with it, the next edge of the client makes the state anew from this, and without it would take the state from the client.
+type lostStates struct {
+	epoch time.Time // when the newest holder was noticed
+	byKey map[string]copiedState
+}
+
+// ownPrefix is the beginning of the keys of states that clients offer.
+const ownPrefix = "client."
+
+// removed keeps the state of a client that a new holder does not have.
+func (l *lostStates) removed(now time.Time, newHolder bool, st *replication.State) bool {
+	if !newHolder && now.Sub(l.epoch) >= lostSince || !strings.HasPrefix(st.Desc.Key, ownPrefix) {
+		return true
+	}
+	maps.DeleteFunc(l.byKey, func(_ string, c copiedState) bool { return now.After(c.until) })
+	if len(l.byKey) >= lostMax {
+		return false
+	}
+	if l.byKey == nil {
+		l.byKey = make(map[string]copiedState)
+	}
+	c := copyOf(st)
+	c.until = now.Add(lostTime)
+	l.byKey[st.Desc.Key] = c
+	return true
+}
+
 // ownKey is the key of the state that a client offers under a LinkId.
 func ownKey(client string, link wire.LinkID) string {
-	return "client." + client + "." + strconv.Itoa(int(link))
+	return ownPrefix + client + "." + strconv.Itoa(int(link))
 }
 
 func (o *ownStates) newSource(own *ownState, state *netstate.State) {

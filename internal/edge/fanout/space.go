@@ -21,6 +21,7 @@ type space struct {
 	sessions   []*Session
 	departures []*departure         // sessions that left; not all have heard of it
 	ownByKey   map[string]*ownState // states that sessions of this worker offer
+	lost       lostStates
 	levels     levels
 	near       interests
 	sightings  sightings
@@ -79,7 +80,7 @@ func (s *space) noticeEpoch(now time.Time) {
 	if epoch == s.epoch {
 		return
 	}
-	s.epoch = epoch
+	s.epoch, s.lost.epoch = epoch, now
 	for _, session := range s.sessions {
 		session.retell(now)
 	}
@@ -357,6 +358,9 @@ func (s *space) Removed(st *replication.State) {
 	s.history.removed(st.Desc.Key, s.now)
 	if own, ok := s.ownByKey[st.Desc.Key]; ok && own.number == st.Number {
 		own.assertNow(s.now) // the holder believed that the client had left
+	}
+	if epoch, _ := s.replica.Position(); !s.lost.removed(s.now, epoch != s.epoch, st) {
+		s.counts.DropsForgotten++
 	}
 	for _, session := range s.sessions {
 		session.writes.discard(src)

@@ -63,7 +63,7 @@ func (s *Spaces) NewSession(c SessionConfig) *Session {
 	p := &session.peer
 	session.rights = rights{peer: p}
 	session.writes = writes{peer: p, bySource: make(map[*dnp.Source]*writer)}
-	session.ownStates = ownStates{peer: p, writes: &session.writes, byKey: sp.ownByKey}
+	session.ownStates = ownStates{peer: p, writes: &session.writes, byKey: sp.ownByKey, lost: &sp.lost}
 	session.messages = messages{peer: p, replies: make(map[uint64]string)}
 	session.commands = commands{
 		peer: p, messages: &session.messages, ownStates: &session.ownStates, rights: &session.rights,
