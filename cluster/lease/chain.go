@@ -26,12 +26,12 @@ type chain struct {
 	paused  bool      // silent for too long
 	grace   time.Time // until when no lease is revoked
 
-	queue    []*batch  // what waits to be stored, oldest first
-	limit    int       // keyframes of the next write
-	failures int       // of writes in a row
-	refusals int       // of writes with keyframes in a row
-	retry    time.Time // when to send the write under way again, or to make the next one
-	spare    time.Time // until when writes spare the keyframes, because one with keyframes failed
+	queue     []*batch  // what waits to be stored, oldest first
+	limit     int       // keyframes of the next write
+	failures  int       // of writes in a row
+	refusals  int       // of writes with keyframes in a row
+	retry     time.Time // when to send the write under way again, or to make the next one
+	bareUntil time.Time // until when writes spare the keyframes, because one with keyframes failed
 }
 
 // A batch waits to be stored.
@@ -122,7 +122,7 @@ func (l *Lease) advanceChain(now time.Time) {
 		return
 	}
 	l.retry = time.Time{}
-	waits := len(l.queue) > 0 && !now.Before(l.spare)
+	waits := len(l.queue) > 0 && !now.Before(l.bareUntil)
 	open := l.open(now)
 	if l.joined && !waits && l.closed == !open && now.Sub(l.sent) < renewInterval {
 		return
@@ -144,8 +144,8 @@ func (l *Lease) chainDue() time.Time {
 		next = l.retry
 	case l.op != nil:
 		next = later(l.op.sent, l.op.read).Add(settleWait)
-	case len(l.queue) > 0 && l.spare.After(l.advanced):
-		next = earlier(next, l.spare)
+	case len(l.queue) > 0 && l.bareUntil.After(l.advanced):
+		next = earlier(next, l.bareUntil)
 	case !l.joined || len(l.queue) > 0 || l.closed != !l.open(l.advanced):
 		return time.Time{}
 	}
@@ -206,7 +206,7 @@ func (l *Lease) Wrote(now, asked time.Time, r Record, a Answer) {
 		l.retry = now.Add(backoff(l.failures))
 		l.failures++
 		if len(o.parts) > 0 {
-			l.spare = now.Add(backoff(l.refusals))
+			l.bareUntil = now.Add(backoff(l.refusals))
 			l.refusals++
 		}
 		if a.Verdict == fence.TooLarge {

@@ -145,7 +145,7 @@ type RelayNATS struct {
 	Replicas     int           `default:"1" want:"1..5" help:"Number of replicas for the streams of leases and states when the relay creates them; 3 in a cluster of NATS servers."`
 	StoreStreams int           `default:"4" want:"1..64" help:"Number of streams for leases and states; the same on every relay, and fixed for the life of the deployment."`
 	DurableRate  int           `default:"2000" want:"1..1000000" help:"Most states per second that a relay stores."`
-	LeaseSilence time.Duration `default:"12s" want:"2s..1h" help:"How long a relay keeps its shards while the store does not answer; must exceed an election in NATS, 4 to 9 s."`
+	LeaseSilence time.Duration `default:"12s" want:"2s..1h" help:"How long a relay serves its shards while the store does not answer; must exceed an election in NATS, 4 to 9 s."`
 	DrainTimeout time.Duration `default:"10s" want:"0s..1h" help:"Longest time to hand the shards over after the first SIGTERM or SIGINT."`
 }
 
