@@ -207,9 +207,22 @@ func (a *audit) agree(e *simEdge, r *replication.Replica, s *replication.Store) 
 
 // at reports whether a replica is complete and at the position of a store.
 func at(r *replication.Replica, s *replication.Store) bool {
-	epoch, seq := s.Position()
 	x, y := r.Position()
-	return r.Complete() && x == epoch && y == seq
+	return r.Complete() && positionOf(s) == position{x, y}
+}
+
+// A position is one of a store.
+type position struct{ epoch, seq uint64 }
+
+func positionOf(s *replication.Store) position {
+	epoch, seq := s.Position()
+	return position{epoch, seq}
+}
+
+// reached reports whether a replica is complete, and at a position or later.
+func (p position) reached(r *replication.Replica) bool {
+	epoch, seq := r.Position()
+	return r.Complete() && (epoch > p.epoch || epoch == p.epoch && seq >= p.seq)
 }
 
 // differ describes the first difference between a replica and a store, or returns "".
@@ -266,7 +279,7 @@ func sampled(s *netstate.State) iter.Seq[int] {
 // standstillWait is how long a relay that stood still waits at most for the store to say that its shards are its own.
 const standstillWait = 1500 * time.Millisecond
 
-// lag measures how long replicas are behind the holder while nothing stands between them.
+// lag measures how long replicas take to the position that the holder has at a moment, while nothing stands between them.
 func (a *audit) lag() {
 	holder, store := a.g.authority()
 	now := a.g.net.Now()
@@ -287,16 +300,16 @@ func (a *audit) lag() {
 		switch {
 		case r == nil || store == nil || e.paused || now.Sub(holder.pausedAt) < standstillWait || !holder.bus.Connected() || !e.bus.Connected() || a.g.isCut(holder, e) || a.g.hub.Loss > usualLoss:
 			e.lagSince, e.excused = time.Time{}, true
-		case at(r, store):
+		case at(r, store), !e.lagSince.IsZero() && e.lagTo.reached(r):
 			if took := now.Sub(e.lagSince); !e.lagSince.IsZero() && (e.excused || took > 30*time.Millisecond) {
 				a.heals = append(a.heals, took)
 			}
 			e.lagSince, e.excused = time.Time{}, false
 		case e.lagSince.IsZero():
-			e.lagSince = now
+			e.lagSince, e.lagTo = now, positionOf(store)
 		case now.Sub(e.lagSince) > a.healMost():
-			a.problem("%s is not at the holder's position %v after nothing stands between them", e.node, now.Sub(e.lagSince))
-			e.lagSince = now
+			a.problem("%s is not at the position of the holder %v ago, and nothing stands between them", e.node, now.Sub(e.lagSince))
+			e.lagSince, e.lagTo = now, positionOf(store)
 		}
 	}
 }

@@ -241,7 +241,8 @@ type simEdge struct {
 	paused   bool
 	arrived  []udp.Datagram // datagrams that arrived while it was paused
 	look     look
-	lagSince time.Time // since when its replica is not at the holder's position; zero if it is
+	lagSince time.Time // when the holder had the position lagTo, at which its replica was not; zero if it was
+	lagTo    position
 	excused  bool      // something stood between the two
 	awayAt   time.Time // when it was seen without the bus last
 }
