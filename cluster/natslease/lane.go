@@ -73,17 +73,14 @@ func newLane(l *Leases, g int, alone bool) *lane {
 	return s
 }
 
-// put has the lane do something, from any goroutine. Nothing is lost; after the end it is done at once.
-func (s *lane) put(do func(now time.Time)) {
+// put has the lane do something, from any goroutine. Nothing is lost before the end; after it put reports false.
+func (s *lane) put(do func(now time.Time)) bool {
 	s.mu.Lock()
-	ended := s.ended
-	if !ended {
+	defer s.mu.Unlock()
+	if !s.ended {
 		s.commands.Put(do)
 	}
-	s.mu.Unlock()
-	if ended {
-		do(time.Now())
-	}
+	return !s.ended
 }
 
 // loop owns the lease. It reads the clock once per turn.
@@ -116,8 +113,9 @@ func (s *lane) loop(ctx context.Context) {
 func (s *lane) end() {
 	s.mu.Lock()
 	s.ended = true
+	left := s.commands.Take()
 	s.mu.Unlock()
-	for _, do := range s.commands.Take() {
+	for _, do := range left {
 		do(time.Now())
 	}
 	for _, b := range s.batches {
@@ -132,7 +130,7 @@ func (s *lane) end() {
 // store gives a batch to the lease.
 func (s *lane) store(now time.Time, epoch uint64, b *batch) {
 	s.token++
-	if s.ended || !s.lease.Store(now, b.shard, epoch, s.token, b.sizes) {
+	if !s.lease.Store(now, b.shard, epoch, s.token, b.sizes) {
 		s.finish(b, cluster.ErrNotHeld)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type relay struct {
 	*Leases
 	t      testing.TB
 	events chan cluster.LeaseEvent
+	others []cluster.LeaseEvent // that came while want waited for one about another shard
 	kill   func()
 	ctx    context.Context // ends with kill
 	ended  chan error      // of Maintain; nil before maintain
@@ -172,14 +174,23 @@ func (l *lockedText) String() string {
 	return l.b.String()
 }
 
+// want waits for the next event of a kind about a shard. Those about other shards wait for later calls.
 func (r *relay) want(kind cluster.LeaseEventKind, shard int, why string) cluster.LeaseEvent {
 	r.t.Helper()
+	if i := slices.IndexFunc(r.others, func(e cluster.LeaseEvent) bool { return e.Kind == kind && e.Shard == shard }); i >= 0 {
+		e := r.others[i]
+		r.others = slices.Delete(r.others, i, i+1)
+		return e
+	}
 	timeout := time.After(patience)
 	for {
 		select {
 		case e := <-r.events:
 			if e.Kind == kind && e.Shard == shard {
 				return e
+			}
+			if e.Shard != shard {
+				r.others = append(r.others, e)
 			}
 		case <-timeout:
 			r.t.Fatalf("%s has no event %d of shard %d: %s", r.cfg.Node, kind, shard, why)

@@ -264,7 +264,9 @@ func (l *Leases) Store(shard int, epoch uint64, keyframes []cluster.Keyframe, do
 		return
 	}
 	s := l.lane(shard)
-	s.put(func(now time.Time) { s.store(now, epoch, b) })
+	if !s.put(func(now time.Time) { s.store(now, epoch, b) }) {
+		s.finish(b, cluster.ErrNotHeld)
+	}
 }
 
 // Load implements cluster.Leases.
