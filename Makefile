@@ -26,7 +26,7 @@ PROFILECASE ?= 100,20,200,1
 
 # make race-test leaves out what plays in one goroutine, where the race detector finds nothing and takes ten times as long: the tests of
 # pure packages, and in all packages the tests whose names SIMULATED has. internal/arch checks both lists.
-PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox replication replication/view replication/payload cluster cluster/forward \
+PURE := dnp dnp/admit dnp/wire dnp/netstate dnp/linkmsg dnp/command dnp/outbox replication replication/view replication/payload cluster cluster/lease cluster/forward \
 	sessionlog internal/fence internal/format subject lludp/zerocode lludp lludp/wire godot/variant publisher/layout internal/auth \
 	internal/edge/fanout internal/edge/takeover internal/edge/lludp/viewer internal/edge/variant/protocol internal/turn/heap internal/simnet internal/inspect internal/top internal/latency interest
 space := $(subst ,, )

@@ -114,7 +114,7 @@ func TestFence(t *testing.T) {
 		}
 		rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 		kills, pauses, stops := 0, 0, 0
-		for end := time.Now().Add(patience + time.Duration(*writes)*10*time.Millisecond); (acked() < *writes || kills+pauses+stops < 12) && !t.Failed(); {
+		for end := time.Now().Add(patience + time.Duration(*writes)*10*time.Millisecond); (acked() < *writes || kills+pauses+stops < 8) && !t.Failed(); {
 			if time.Now().After(end) {
 				t.Fatalf("%d writes were acknowledged, want %d", acked(), *writes)
 			}
