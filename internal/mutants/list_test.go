@@ -308,12 +308,12 @@ var list = []mutant{
 	{
 		Name: "stores_without_lease", In: "cluster/natslease", Func: "lane.write", Guards: "DESIGN: a relay whose lease was revoked stores nothing",
 		Old: "s.publish(jetstream.Expect(m, subject, a.Expect), nil,", New: "s.publish(m, nil,",
-		By: "cluster/natslease.TestFence",
+		By: "cluster/natslease.TestRevoked",
 	},
 	{
 		Name: "batches_without_lease", In: "cluster/natslease", Func: "lane.write", Guards: "DESIGN: a relay whose lease was revoked stores nothing",
 		Old: "last := jetstream.Expect(s.message(subject, a.Record.Append(nil)), \"\", a.Expect)", New: "last := s.message(subject, a.Record.Append(nil))",
-		By: "cluster/natslease.TestFence",
+		By: "cluster/natslease.TestRevoked",
 	},
 	{
 		Name: "revokes_without_proof", In: "cluster/lease", Func: "peer.silent", Guards: "DESIGN: a silent store revokes no lease",
