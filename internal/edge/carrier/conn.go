@@ -54,7 +54,8 @@ type Conn struct {
 	kind      Kind
 	addr      netip.AddrPort
 	home      netip.Addr
-	resumes   bool // the client had a token
+	order     uint64 // of the requests of clients
+	resumes   bool   // the client had a token
 	transport Transport
 	marker    Marker // the transport, or nil
 	receiver  Receiver

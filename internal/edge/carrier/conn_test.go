@@ -1,6 +1,7 @@
 package carrier_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -259,6 +260,28 @@ func TestNewerConnectionReplaces(t *testing.T) {
 		}
 		if s := e.Stats(); s.Opened != 2 || s.Resumed != 2 || s.Conns[carrier.WebSocket] != 1 || s.Ended[carrier.Replaced] != 1 {
 			t.Errorf("the counters are wrong: %+v", s)
+		}
+		end(second)
+	})
+}
+
+// TestNewerConnectionIsFaster has a client come again, when it has its greeting, before the edge began its connection: the one that it asked for
+// last stays.
+func TestNewerConnectionIsFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := carriertest.New(t, nil)
+		seat, _, _ := e.Reserve(carrier.WebSocket, home, e.Tokens.New(carrier.WebSocket))
+		var greeting struct{ Token string }
+		if err := json.Unmarshal(seat.Greeting(), &greeting); err != nil {
+			t.Fatal(err)
+		}
+		_, second := connect(t, e, greeting.Token)
+		older := &client{takes: make(chan error, 1)}
+		first := seat.Open(older)
+		e.WantEnd(carrier.Replaced, "the client has asked for another one since")
+		end(first)
+		if len(older.closed) != 1 || older.closed[0] != carrier.Replaced || e.Conn(second.Addr()) != second {
+			t.Errorf("the older connection was told %v, want that it is replaced; the edge has the newer one: %v", older.closed, e.Conn(second.Addr()) == second)
 		}
 		end(second)
 	})

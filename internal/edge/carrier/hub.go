@@ -75,6 +75,7 @@ type Hub struct {
 	gate   *admit.Gate // under the lock of writers
 	conns  map[netip.AddrPort]*Conn
 	seats  auth.Places // taken, by connections and those that are being made
+	asked  uint64      // seats so far
 	closed bool
 }
 
@@ -111,6 +112,7 @@ type Seat struct {
 	home    netip.Addr
 	token   string
 	resumed bool
+	order   uint64 // of the client's requests
 }
 
 // Reserve takes a place for a client that comes from the real address home. token is what it presented, or empty. It reports false
@@ -120,31 +122,33 @@ func (h *Hub) Reserve(k Kind, home netip.Addr, token string) (s *Seat, r Reason,
 	if !resumed {
 		token = h.cfg.Tokens.New(k)
 	}
-	if r, ok = h.admit(home, resumed); !ok {
+	order, r, ok := h.admit(home, resumed)
+	if !ok {
 		h.Refused(r)
 		return nil, r, false
 	}
-	return &Seat{hub: h, kind: k, home: home, token: token, resumed: resumed}, 0, true
+	return &Seat{hub: h, kind: k, home: home, token: token, resumed: resumed, order: order}, 0, true
 }
 
-func (h *Hub) admit(home netip.Addr, resumed bool) (r Reason, ok bool) {
+func (h *Hub) admit(home netip.Addr, resumed bool) (order uint64, r Reason, ok bool) {
 	if !h.cfg.Ready() {
-		return NotReady, false
+		return 0, NotReady, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
-		return NotReady, false
+		return 0, NotReady, false
 	case h.seats.All() >= h.cfg.ConnsMax:
-		return Full, false
+		return 0, Full, false
 	case h.cfg.PerNetworkMax > 0 && h.seats.Of(home) >= h.cfg.PerNetworkMax:
-		return TooMany, false
+		return 0, TooMany, false
 	case !resumed && h.gate.Judge(h.cfg.Now(), netip.AddrPortFrom(home, 0), admit.Request) > admit.Stateless:
-		return TooMany, false
+		return 0, TooMany, false
 	}
 	h.seats.Enter(home)
-	return 0, true
+	h.asked++
+	return h.asked, 0, true
 }
 
 // Ready reports whether the edge takes clients; it does not when it drains.
@@ -167,12 +171,13 @@ func (s *Seat) Greeting() []byte {
 	return fmt.Appendf(nil, `{"token":%q,"resumed":%t}`, s.token, s.resumed)
 }
 
-// Open begins the connection, in the place of an older one of the same client. The greeting must have been sent.
+// Open begins the connection, in the place of an older one of the same client. The greeting must have been sent, so the client may
+// have come again by now: what counts is the order of its requests.
 func (s *Seat) Open(t Transport) *Conn {
 	h := s.hub
 	addr := h.cfg.Tokens.Address(s.kind, s.token)
 	c := &Conn{
-		hub: h, kind: s.kind, addr: addr, home: s.home, resumes: s.resumed, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
+		hub: h, kind: s.kind, addr: addr, home: s.home, order: s.order, resumes: s.resumed, transport: t, receiver: h.cfg.Receiver(addr), sent: h.cfg.Now(),
 		ready: turn.NewWake(), taken: turn.NewWake(), done: make(chan struct{}),
 	}
 	if m, ok := t.(Marker); ok {
@@ -180,13 +185,16 @@ func (s *Seat) Open(t Transport) *Conn {
 	}
 	h.mu.Lock()
 	old, closed := h.conns[addr], h.closed
-	h.conns[addr] = c
+	late := old != nil && old.order > c.order
+	if !late {
+		h.conns[addr] = c
+	}
 	h.mu.Unlock()
 	h.counts.opened.Add(1)
 	if s.resumed {
 		h.counts.resumed.Add(1)
 	}
-	if old != nil {
+	if old != nil && !late {
 		old.End(Replaced)
 	}
 	c.receiver.Opened(c)
@@ -195,7 +203,10 @@ func (s *Seat) Open(t Transport) *Conn {
 	} else {
 		go c.write() // ends with the connection; Conn.Lost waits for it
 	}
-	if closed {
+	switch {
+	case late:
+		c.End(Replaced)
+	case closed:
 		c.End(Leaving)
 	}
 	return c
