@@ -93,8 +93,8 @@ func (c *checker) owns(by *simNode, i int, was, is lease.Owner) {
 	if was.Node == "" || was.Node == by.name() {
 		return
 	}
-	if n := c.w.node(was.Node); n.shards[i] != nil && n.shards[i].epoch == was.Seq && !n.shards[i].released && !n.hung && n.alive && c.w.store.last[n.name()].lease.Revoked == "" &&
-		c.w.store.last[n.name()].lease.Incarnation == was.Incarnation {
+	n, r := c.w.node(was.Node), c.w.store.last[was.Node] // nil if the stream was made anew, and the node does not know
+	if h := n.shards[i]; h != nil && h.epoch == was.Seq && !h.released && !n.hung && n.alive && r != nil && r.lease.Revoked == "" && r.lease.Incarnation == was.Incarnation {
 		c.failf("%s takes shard %d from %s, whose lease was not revoked", is.Node, i, was.Node)
 	}
 }
