@@ -159,9 +159,6 @@ func (l *Lease) bear() {
 	l.chain = chain{queue: l.queue, limit: opKeyframesMax, last: l.last}
 }
 
-// Replaced reports whether another process has this relay's name. The lease does nothing any more.
-func (l *Lease) Replaced() bool { return l.replaced }
-
 // Rewatch says that the watch begins, again with the last record of each subject.
 func (l *Lease) Rewatch() { l.primed = false }
 

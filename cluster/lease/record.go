@@ -51,7 +51,7 @@ func ParseRecord(seq uint64, p []byte) Record {
 }
 
 // ParseOwner parses a stored record. One of another format, or one that cannot be read, is that of an unknown holder, and its
-// shard is left alone. A record without an incarnation, as releases before the first one wrote it, names nobody who lives.
+// shard is left alone. A record without an incarnation, as releases before the first one wrote it, names no relay that lives.
 func ParseOwner(seq uint64, p []byte) Owner {
 	var o Owner
 	if json.Unmarshal(p, &o) != nil || o.Format > format.Newest {

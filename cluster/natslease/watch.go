@@ -14,7 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Times of the watch. All are arbitrary: a watch that stalls kills nobody.
+// Times of the watch. All are arbitrary: a relay whose watch stalls revokes no lease.
 const (
 	watchHeartbeat = time.Second            // of a consumer that has nothing to say
 	watchSilence   = 5 * watchHeartbeat / 2 // after which the consumer is gone, or its server

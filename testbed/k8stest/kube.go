@@ -132,7 +132,7 @@ func (k *kube) dryRun() error {
 	}
 	for _, file := range files {
 		text, err := k.helm("default", "template", "dry", k.cfg.Chart, "-f", file, "--kube-version", "1.33.0",
-			"--set", "metrics.serviceMonitor.enabled=false,metrics.prometheusRule.enabled=false") // this cluster does not know these
+			"--set", "metrics.serviceMonitor.enabled=false,metrics.prometheusRule.enabled=false,edge.websocket.httpRoute.enabled=false") // this cluster does not know these kinds
 		if err != nil {
 			return err
 		}
