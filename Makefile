@@ -14,6 +14,7 @@ ROUNDS    ?= 0
 CLUSTERROUNDS ?= 30
 UPGRADEROUNDS ?= 2
 STORETRIES ?= 50
+LEASETRIES ?= 100
 SEEDS     ?= 2000
 TIMES     ?= 20
 PLAYERS   ?= go
@@ -197,6 +198,10 @@ torture-store: ## Stop NATS servers while a relay loads its shards, STORETRIES (
 .PHONY: torture-store-quick
 torture-store-quick: ## One such try with one server, in less than a minute
 	$(GO) test ./internal/systest -count=1 -timeout 20m -run '^TestTortureStore$$' -v -store-tries 1 $(ARGS)
+
+.PHONY: lease-times
+lease-times: ## Measure takeovers of LEASETRIES (100) killed and as many stopped relays, starts and outages with one NATS server and with three, in an hour on an idle machine (ARGS="-lease-alive 1h" adds two hours beside load)
+	for servers in 1 3; do for shards in 64 512; do $(GO) test ./internal/systest -count=1 -timeout 4h -run '^TestLeaseTimes$$' -v -lease-tries $(LEASETRIES) -lease-servers $$servers -lease-shards $$shards $(ARGS) || exit 1; done; done
 
 .PHONY: upgrade-test
 upgrade-test: testbed ## Stop the last release under load and start the tree on what it stored, UPGRADEROUNDS (2) times, 2 minutes; needs redis-server and git history

@@ -142,11 +142,14 @@ func (d *dev) start(ctx context.Context, c *DevCommand) (err error) {
 		d.demo = &demo{bus: demoBus, subjects: d.subjects, space: c.OpenSpace, heard: make(chan [2]float32, walkerKnows)}
 		d.player = d.newPlayer(c)
 	}
+	if err := d.openAdmin(&c.Admin, func() []string { return []string{"edge"} }); err != nil {
+		return err
+	}
 	metrics := slices.Concat(d.web.metrics(), d.relay.Metrics(), d.logs.Metrics())
 	if d.edge != nil {
 		metrics = append(metrics, d.edge.Metrics()...)
 	}
-	return d.listen(&c.Admin, metrics, func() telemetry.Health {
+	return d.show(&c.Admin, metrics, func() telemetry.Health {
 		h := health()
 		h.Ready = h.Ready && d.relay.Ready()
 		return h

@@ -93,7 +93,7 @@ func (c *EdgeCommand) serve(ctx context.Context, n *edgeNode, log *slog.Logger) 
 	if n.forward != nil {
 		metrics = append(metrics, n.forward.Metrics()...)
 	}
-	if err := n.listen(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
+	if err := n.show(&c.Admin, metrics, func() telemetry.Health { return edgeHealth(n.edge, n.bus, n.durable) }, n.requestDrain, nil); err != nil {
 		return err
 	}
 	if c.Auth == "open" && !c.Dev {

@@ -86,16 +86,14 @@ func (n *node) openTelemetry(service, name string, shards int, log *slog.Logger)
 func (n *node) start(ctx context.Context, c *config.Cluster, admin *config.Admin, connections int, open func(context.Context) error) error {
 	n.subjects = subject.Names{Prefix: c.SubjectPrefix}
 	var connected atomic.Bool
-	stop, err := telemetry.Wait(admin.HTTP, func() []string {
+	if err := n.openAdmin(admin, func() []string {
 		if connected.Load() {
 			return []string{"store"}
 		}
 		return []string{"nats"}
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	defer stop()
 	for range connections {
 		if _, err := n.dial(ctx, c); err != nil {
 			return err
@@ -131,8 +129,14 @@ func (n *node) join(c *config.Gossip, role cluster.Role) (err error) {
 	return err
 }
 
-// listen opens the port for health and metrics, and for the spaces of a relay, if relay is not nil.
-func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func(tell func(telemetry.Drain)), relay *relay.Relay) (err error) {
+// openAdmin opens the port for health and metrics, where a node says what it waits for until show.
+func (n *node) openAdmin(c *config.Admin, missing func() []string) (err error) {
+	n.admin, err = telemetry.Listen(c.HTTP, missing)
+	return err
+}
+
+// show serves health and metrics, and the spaces of a relay, if relay is not nil.
+func (n *node) show(c *config.Admin, metrics []telemetry.Metric, health func() telemetry.Health, drain func(tell func(telemetry.Drain)), relay *relay.Relay) error {
 	var pages map[string]func(context.Context) (any, error)
 	if relay != nil {
 		pages = map[string]func(context.Context) (any, error){"spaces": func(ctx context.Context) (any, error) { return relay.Loads(ctx) }}
@@ -141,8 +145,8 @@ func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func()
 	if n.gossip != nil {
 		metrics = append(metrics, GossipMetrics(n.gossip)...)
 	}
-	n.admin, err = telemetry.Listen(telemetry.Config{
-		Addr: c.HTTP, Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain, Pages: pages,
+	return n.admin.Show(telemetry.Config{
+		Telemetry: n.tel, Pprof: c.Pprof, TokenFile: c.HTTPToken, Metrics: metrics, Drain: drain, Pages: pages,
 		Health: func() telemetry.Health {
 			h := health()
 			if n.silent.Load() && !slices.Contains(h.Missing, "nats") {
@@ -154,7 +158,6 @@ func (n *node) listen(c *config.Admin, metrics []telemetry.Metric, health func()
 			return h
 		},
 	})
-	return err
 }
 
 func health(ready bool, bus bus.Bus) telemetry.Health {
@@ -167,6 +170,9 @@ func health(ready bool, bus bus.Bus) telemetry.Health {
 
 // close ends what the node opened, after everything that uses it.
 func (n *node) close() {
+	if n.admin != nil {
+		n.admin.Close()
+	}
 	if n.gossip != nil {
 		n.step.Store("the port for gossip")
 		n.gossip.Close()

@@ -65,7 +65,7 @@ func (c *RelayCommand) serve(ctx context.Context, n *relayNode, log *slog.Logger
 		return err
 	}
 	metrics := append(n.relay.Metrics(), leaseMetrics(n.leases)...)
-	if err := n.listen(&c.Admin, metrics, n.health, nil, n.relay); err != nil {
+	if err := n.show(&c.Admin, metrics, n.health, nil, n.relay); err != nil {
 		return err
 	}
 	return n.run(ctx)

@@ -132,3 +132,6 @@ func (p *Processes) HasLeader() bool {
 	m, err := nc.Request("$JS.API.INFO", nil, 200*time.Millisecond) // which the leader answers
 	return err == nil && !strings.Contains(string(m.Data), `"error"`)
 }
+
+// PID returns the id of the process of server i.
+func (p *Processes) PID(i int) int { return p.running[i].Process.Pid }

@@ -15,7 +15,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,12 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A Config says what a Server shows, and where.
+// A Config says what a Server shows of a node that has begun.
 type Config struct {
-	// Addr is the TCP address to listen on, as 127.0.0.1:8413. If it is empty, the Server
-	// shows nothing and Run only waits.
-	Addr string
-
 	// Telemetry collects the metrics. It must not be nil, and belongs to the caller.
 	Telemetry *Telemetry
 
@@ -62,26 +58,25 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// A Server shows one node.
+// A Server shows one node, first one that waits for what it needs to begin, and after Show one that has begun. The port stays
+// open in between, because a probe that finds it closed takes the node for dead.
 type Server struct {
+	addr     string
 	listener net.Listener // nil if nothing is shown
 	http     *http.Server
+	handler  atomic.Pointer[http.Handler]
+	ended    chan struct{} // closed when the server has ended; nil if nothing is shown
+	err      error         // of the server that has ended
 }
 
-// Listen opens the port of cfg. The error is one line for the operator.
-func Listen(cfg Config) (*Server, error) {
-	t := cfg.Telemetry
-	if err := registerAll(t.meter(), append(t.metrics(), cfg.Metrics...)); err != nil {
-		return nil, err
+// Listen opens addr, a TCP address as 127.0.0.1:8413, and serves /livez and /readyz, for which missing says what the node waits for.
+// It is called for each request, from any goroutine. With an empty address the Server shows nothing, and Run only waits. The caller calls Run or
+// Close. The error is one line for the operator.
+func Listen(addr string, missing func() []string) (*Server, error) {
+	s := &Server{addr: addr}
+	if addr == "" {
+		return s, nil
 	}
-	if cfg.Addr == "" {
-		return &Server{}, nil
-	}
-	return listen(cfg.Addr, routes(cfg, t.registry), requestTimeout)
-}
-
-// listen opens addr for requests that take at most timeout.
-func listen(addr string, handler http.Handler, timeout time.Duration) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -89,16 +84,35 @@ func listen(addr string, handler http.Handler, timeout time.Duration) (*Server, 
 	case err != nil:
 		return nil, fmt.Errorf("health and metrics: %w", err)
 	}
-	return &Server{
-		listener: listener,
-		http: &http.Server{
-			Handler:           handler,
-			ReadHeaderTimeout: headerTimeout,
-			ReadTimeout:       timeout,
-			WriteTimeout:      timeout,
-			MaxHeaderBytes:    headerBytesMax,
-		},
-	}, nil
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", serveLive)
+	mux.HandleFunc("GET /readyz", serveReady(func() Health { return Health{Missing: missing()} }))
+	s.show(mux)
+	s.listener, s.ended = listener, make(chan struct{})
+	s.http = &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		MaxHeaderBytes:    headerBytesMax,
+	}
+	go func() {
+		defer close(s.ended)
+		s.err = s.http.Serve(listener)
+	}()
+	return s, nil
+}
+
+func (s *Server) show(h http.Handler) { s.handler.Store(&h) }
+
+// Show shows a node that has begun. The error is one line for the operator.
+func (s *Server) Show(cfg Config) error {
+	t := cfg.Telemetry
+	if err := registerAll(t.meter(), append(t.metrics(), cfg.Metrics...)); err != nil || s.listener == nil {
+		return err
+	}
+	s.show(routes(cfg, s.addr, t.registry))
+	return nil
 }
 
 // Addr returns the address that Listen opened, or nil.
@@ -109,26 +123,26 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Run serves until ctx ends. It must be called once, even if ctx has ended, because it
-// closes the port.
+// Run waits until ctx ends, and then ends the Server.
 func (s *Server) Run(ctx context.Context) error {
-	if s.listener == nil {
-		<-ctx.Done()
-		return nil
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
-	var err error
 	select {
-	case err = <-served:
 	case <-ctx.Done():
-		s.shutdown()
-		<-served
+	case <-s.ended:
+		return fmt.Errorf("health and metrics: %w", s.err)
 	}
-	if err != nil {
-		return fmt.Errorf("health and metrics: %w", err)
+	if s.listener != nil {
+		s.shutdown()
+		<-s.ended
 	}
 	return nil
+}
+
+// Close ends the Server at once, also one that has ended.
+func (s *Server) Close() {
+	if s.listener != nil {
+		_ = s.http.Close() // a client whose request breaks off asks again
+		<-s.ended
+	}
 }
 
 // shutdown waits up to shutdownTimeout for requests to end, and then ends them.
@@ -140,7 +154,7 @@ func (s *Server) shutdown() {
 	}
 }
 
-func routes(cfg Config, registry *prometheus.Registry) http.Handler {
+func routes(cfg Config, addr string, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", serveLive)
 	mux.HandleFunc("GET /readyz", serveReady(cfg.Health))
@@ -158,7 +172,7 @@ func routes(cfg Config, registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return guard(cfg.TokenFile, cfg.Addr, mux)
+	return guard(cfg.TokenFile, addr, mux)
 }
 
 // A Health is the answer of /readyz.
@@ -310,30 +324,4 @@ func hasToken(r *http.Request, file string) bool {
 	}
 	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
-// Wait opens addr and serves the health of a node that waits for what it needs to start, at
-// /livez and /readyz; with an empty address it does nothing. missing is called for each
-// request, from any goroutine. stop frees the port, which Listen needs. The error is one
-// line for the operator.
-func Wait(addr string, missing func() []string) (stop func(), err error) {
-	if addr == "" {
-		return func() {}, nil
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", serveLive)
-	mux.HandleFunc("GET /readyz", serveReady(func() Health { return Health{Missing: missing()} }))
-	s, err := listen(addr, mux, headerTimeout)
-	if err != nil {
-		return nil, err
-	}
-	end := make(chan struct{})
-	go func() {
-		defer close(end)
-		_ = s.http.Serve(s.listener) // ends with stop
-	}()
-	return sync.OnceFunc(func() {
-		_ = s.http.Close() // a client whose request breaks off asks again
-		<-end
-	}), nil
 }

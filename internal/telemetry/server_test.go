@@ -37,12 +37,15 @@ type node struct {
 
 func start(t *testing.T, cfg telemetry.Config) *node {
 	t.Helper()
-	cfg.Addr, cfg.Telemetry = "127.0.0.1:0", open(t)
+	cfg.Telemetry = open(t)
 	if cfg.Health == nil {
 		cfg.Health = func() telemetry.Health { return telemetry.Health{Ready: true} }
 	}
-	s, err := telemetry.Listen(cfg)
+	s, err := telemetry.Listen("127.0.0.1:0", nil)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Show(cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -141,7 +144,11 @@ func TestDrain(t *testing.T) {
 
 func TestMetricTwice(t *testing.T) {
 	m := telemetry.Counter("dnp.edge.datagrams", "{datagram}", "", func() uint64 { return 0 })
-	_, err := telemetry.Listen(telemetry.Config{Addr: "127.0.0.1:0", Telemetry: open(t), Metrics: []telemetry.Metric{m, m}})
+	s, err := telemetry.Listen("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Show(telemetry.Config{Telemetry: open(t), Metrics: []telemetry.Metric{m, m}})
 	if err == nil || !strings.Contains(err.Error(), "dnp.edge.datagrams exists twice") {
 		t.Errorf("got %v, want the name of the metric that exists twice", err)
 	}
@@ -171,7 +178,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	_, err = telemetry.Listen(telemetry.Config{Addr: taken.Addr().String(), Telemetry: open(t)})
+	_, err = telemetry.Listen(taken.Addr().String(), nil)
 	want := "health and metrics: " + taken.Addr().String() + " is in use by another program; --http chooses another address"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -179,8 +186,8 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestNowhere(t *testing.T) {
-	s, err := telemetry.Listen(telemetry.Config{Telemetry: open(t)})
-	if err != nil || s.Addr() != nil {
+	s, err := telemetry.Listen("", nil)
+	if err != nil || s.Show(telemetry.Config{Telemetry: open(t)}) != nil || s.Addr() != nil {
 		t.Fatalf("an empty address opens nothing, got %v, %v", s.Addr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
