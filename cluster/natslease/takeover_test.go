@@ -38,6 +38,9 @@ func TestStreamLeaderStops(t *testing.T) {
 	a, b := start(t, c, "a", 3), start(t, c, "b", 3)
 	a.Want(true)
 	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+	for shard := 1; shard < a.cfg.Shards; shard++ {
+		a.want(cluster.ShardAcquired, shard, "so that b finds none that is free")
+	}
 	b.want(cluster.ShardSeen, 0, "a holds it")
 	b.Want(true)
 	for range 2 {
