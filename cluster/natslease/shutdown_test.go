@@ -2,7 +2,6 @@ package natslease
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,25 +138,6 @@ func deleteStreams(t testing.TB, c *natstest.Cluster) {
 		t.Fatal(err)
 	}
 	for g := range 2 {
-		var made time.Time
-		eventually(t, "the stream exists, which may just be made again", func() bool {
-			s, err := js.Stream(t.Context(), StreamName(g))
-			if err == nil {
-				made = s.CachedInfo().Created
-			}
-			return err == nil
-		})
-		eventually(t, "the stream is deleted", func() bool {
-			if js.DeleteStream(t.Context(), StreamName(g)) == nil {
-				return true
-			}
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // a second request would delete the next stream
-				s, err := js.Stream(t.Context(), StreamName(g))
-				if errors.Is(err, natsjs.ErrStreamNotFound) || err == nil && !s.CachedInfo().Created.Equal(made) {
-					return true
-				}
-			}
-			return false
-		})
+		natstest.DeleteStream(t, js, StreamName(g))
 	}
 }

@@ -126,9 +126,7 @@ func TestStreamOfAnotherDeployment(t *testing.T) {
 	}
 	other := a.streams[1].CachedInfo().Config
 	other.Metadata = nil
-	if err := js.DeleteStream(t.Context(), StreamName(1)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, StreamName(1))
 	if _, err := js.CreateStream(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
+	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
@@ -77,9 +78,7 @@ func (s *shutdown) deleteStreams(prefix string) {
 	names := js.StreamNames(s.Context())
 	for name := range names.Name() {
 		if strings.HasPrefix(name, prefix) {
-			if err := js.DeleteStream(s.Context(), name); err != nil {
-				s.Fatal(err)
-			}
+			natstest.DeleteStream(s.T, js, name)
 		}
 	}
 }

@@ -305,9 +305,7 @@ func TestStreamIsMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), StreamName); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, StreamName)
 	f.send(10, 20)
 	f.wait(10, 20, "the stream is made again")
 	if got := stored(t, nc)["dnp.v1.from.demo.c1"]; len(got) != 10 || got[0] != number(10) {

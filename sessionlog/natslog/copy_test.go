@@ -322,9 +322,7 @@ func TestCopyIsMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), CopyStreamName(2, 0)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, CopyStreamName(2, 0))
 	_, _ = k.write() // the copy suspects something
 	eventually(t, "the stream is made again", func() bool { return k.l.Stats().Replaced == 1 && len(k.l.Missing()) == 0 })
 	if w, r := k.write(); w.Verdict != fence.Stale || len(r.Entries) != 0 {
@@ -394,9 +392,7 @@ func TestOneSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), StreamName(0)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, StreamName(0))
 	if l := open(t, Config{Conn: nc, Shards: 4, Copy: 2}); string(l.Secret()) != first {
 		t.Error("without DNP_LOG_0, an edge gives sessions other names")
 	}
@@ -428,9 +424,7 @@ func TestOtherNumberOfCopies(t *testing.T) {
 	remove := func() { // as the error says
 		for name := range js.StreamNames(t.Context()).Name() {
 			if strings.HasPrefix(name, "DNP_LOG_") {
-				if err := js.DeleteStream(t.Context(), name); err != nil {
-					t.Fatal(err)
-				}
+				natstest.DeleteStream(t, js, name)
 			}
 		}
 	}
@@ -449,9 +443,7 @@ func TestOtherNumberOfCopies(t *testing.T) {
 	eventually(t, "the copy is made", func() bool { return len(l.Missing()) == 0 })
 	stop()
 	<-ended
-	if err := js.DeleteStream(t.Context(), StreamName(0)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, StreamName(0))
 	refused(one, CopyStreamName(1, 0), "3")
 	remove()
 	open(t, one)

@@ -37,9 +37,7 @@ func TestStreamsAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for g := range 2 {
-		if err := js.DeleteStream(t.Context(), StreamName(g)); err != nil {
-			t.Fatal(err)
-		}
+		natstest.DeleteStream(t, js, StreamName(g))
 	}
 	a := append(first.Seq)
 	for end := time.Now().Add(patience); a.Verdict == fence.Unreachable; a = append(first.Seq) {
@@ -77,9 +75,7 @@ func TestOtherSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), StreamName(0)); err != nil {
-		t.Fatal(err)
-	}
+	natstest.DeleteStream(t, js, StreamName(0))
 	if _, err := Open(t.Context(), Config{Conn: nc, Shards: 4, Streams: 1}); err != nil {
 		t.Fatal(err)
 	}
