@@ -358,10 +358,9 @@ type Action struct {
 	Token   uint64
 
 	// ActionAcquired: Former is the epoch that this relay lost with its lease or with the stream, if no other relay held the shard
-	// between; 0 for none. Wiped says that the stream does not have what was stored. Spare says that the
-	// relays that rank before this one let the shard pass.
-	Former       uint64
-	Wiped, Spare bool
+	// between; 0 for none. Wiped says that the stream does not have what was stored.
+	Former uint64
+	Wiped  bool
 }
 
 // A Part is a part of a batch: its keyframes from From on, up to but without To.

@@ -101,7 +101,7 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 func (l *Lease) hold(now time.Time, s *shard, f former, spare bool) {
 	s.epoch, s.last, s.durable, s.reserved = s.owner.Seq, s.owner.Seq, true, time.Time{}
 	s.releasing, s.placed = false, l.cfg.Node
-	l.emit(Action{Kind: ActionAcquired, Shard: s.n, Epoch: s.epoch, Former: f.epoch, Wiped: f.wiped, Spare: spare})
+	l.emit(Action{Kind: ActionAcquired, Shard: s.n, Epoch: s.epoch, Former: f.epoch, Wiped: f.wiped})
 	if l.paused {
 		l.pause(s)
 	}
