@@ -305,13 +305,13 @@ func (l *Lease) sawOwn(now time.Time, r Record) {
 		l.written(now, l.op.first, Answer{Seq: r.Seq, Partly: l.partly()})
 	case mine: // of a write that was said not to be stored
 		l.last = r.Seq
+	case r.Revoked != "" && (l.joined || r.Incarnation == l.incarnation): // the answer to the first write may be lost, and the lease revoked since
+		l.revoked(now, r)
 	case !l.joined:
 		l.last = r.Seq // the lease of a former incarnation, on whose condition this one begins
 		if l.op != nil {
 			l.retry = now
 		}
-	case r.Revoked != "":
-		l.revoked(now, r)
 	default:
 		l.last = r.Seq
 		l.end(now, ReasonReplaced)

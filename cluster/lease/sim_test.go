@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	seed       = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from 1 on")
+	seed       = flag.Uint64("seed", 0, "the one seed to simulate; 0 means -seeds of them from -from on")
+	from       = flag.Uint64("from", 1, "the first seed")
 	story      = flag.Bool("story", false, "print the state of the nodes ten times a second")
 	seeds      = flag.Int("seeds", 100, "how many seeds to simulate")
 	breakFence = flag.Bool("break-fence", false, "a deliberate fault: the store takes keyframes of relays whose leases were revoked; the simulation must fail")
@@ -207,7 +208,7 @@ func (w *world) print() {
 }
 
 func TestSimulation(t *testing.T) {
-	first, count := uint64(1), uint64(*seeds)
+	first, count := *from, uint64(*seeds)
 	if *seed != 0 {
 		first, count = *seed, 1
 	}

@@ -253,6 +253,8 @@ func (x *leaseTrial) cold() {
 	}
 	quit := make(chan struct{})
 	var throttled sync.WaitGroup
+	end := sync.OnceFunc(func() { close(quit); throttled.Wait() })
+	defer end()
 	for i := range *leaseServers {
 		if err := proctest.Pin(x.nats.PID(i), i%2); err != nil {
 			x.Fatal(err)
@@ -280,8 +282,7 @@ func (x *leaseTrial) cold() {
 	}
 	x.served(patience * 3)
 	took := time.Since(began)
-	close(quit)
-	throttled.Wait()
+	end()
 	x.Logf("%d servers with a tenth of a core, %d shards: all served after %v", *leaseServers, *leaseShards, took.Round(time.Millisecond))
 	if took > within {
 		x.Errorf("want %v at most", within)
