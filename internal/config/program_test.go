@@ -102,7 +102,7 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	p.wantErr("all problems are listed", "prog: 13 problems:\n",
 		`  --listen: "udp://x:1": want an IP address of this machine, got "x"`,
 		`  --flush: want a duration with its unit, as 5ms, 2s or 1m30s, got "abc" (from DNP_FLUSH)`,
-		`  --shards: want 1 to 4096, got 0`, `  --tick: want a duration`, `  --workers: want a whole number, got "many"`,
+		`  --shards: want 1 to 1024, got 0`, `  --tick: want a duration`, `  --workers: want a whole number, got "many"`,
 		`  --log-level: want debug, info, warn or error, got "loud"`, `  --nats-url: want nats://`,
 		`  --nats-creds: open /nonexistent`, `  --subject-prefix: want`, `  --node: want`,
 		`  --open-space: want`, `  --client-states: want off, game or space, got "all"`,

@@ -32,7 +32,7 @@ var wrongConfigurations = []wrongConfiguration{
 	{why: "an argument too many", args: "relay serve now", says: []string{"unexpected argument now"}},
 	{why: "a flag without its value", args: "relay serve --tick", says: []string{"--tick: needs a value"}},
 	{why: "numbers and durations", args: "relay serve --shards=0 --tick=5 --replicas=six --spaces=0 --store-streams=65 --durable-rate=0 --lease-silence=1s --drain-timeout=-1s --start-timeout=25h",
-		says: []string{"--shards: want 1 to 4096", "--tick: want a duration", "--replicas: want a whole number", "--spaces: want 1 to", "--store-streams: want 1 to 64", "--durable-rate: want 1 to", "--lease-silence: want 2s to", "--drain-timeout: want 0s to", "--start-timeout: want 0s to"}},
+		says: []string{"--shards: want 1 to 1024", "--tick: want a duration", "--replicas: want a whole number", "--spaces: want 1 to", "--store-streams: want 1 to 64", "--durable-rate: want 1 to", "--lease-silence: want 2s to", "--drain-timeout: want 0s to", "--start-timeout: want 0s to"}},
 	{why: "the variable is named, which is easily overlooked", args: "relay serve", env: "DNP_TICK=soon", says: []string{`--tick: want a duration with its unit, as 5ms, 2s or 1m30s, got "soon" (from DNP_TICK)`}},
 	{why: "rates of clients", args: "edge serve --address-rate=NaN --connect-rate=-1 --sessions=0 --session-send-rate=-1", says: []string{"--address-rate: want 0", "--connect-rate: want 0", "--sessions: want 1", "--session-send-rate: want 0"}},
 	{why: "levels and forms of logs", args: "edge serve --log-level=loud --log-format=xml --log-addresses=some", says: []string{"--log-level: want debug, info, warn or error", "--log-format: want text or json", "--log-addresses: want full, truncated or off"}},
