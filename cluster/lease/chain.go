@@ -213,7 +213,7 @@ func (l *Lease) Wrote(now, asked time.Time, r Record, a Answer) {
 			l.shrink()
 		}
 		if !o.unsure {
-			l.op = nil
+			l.op, l.sent = nil, time.Time{} // the next write is due after the pause
 		}
 	}
 }
