@@ -8,21 +8,23 @@ import (
 	"github.com/dnprelay/dnprelay/cluster"
 )
 
-// A relay serves what its loads brought and what it stored since, which is all that is stored. If a fault ever makes that less, as
-// a state that cannot be read does, or a record that no relay wrote, everybody has to see it. So each worker asks the
-// durable store for the states of one shard after the other, and compares them with those that it serves and those that it removed.
-// A state that is not among them in two comparisons in a row is not served.
+// A relay serves what its loads brought and what it stored since, which is everything that is stored. A fault may make that less: a
+// state cannot be read, or a record comes into the stream that no relay wrote. Everybody has to see that. So each worker asks the
+// durable store which states of a shard it has, one shard after the other, and compares them with those that it serves and those that it
+// removed. A state that is lacking in two lists in a row is not served.
 
-// Times and bounds of comparisons. All are arbitrary. A relay waits between two, for each of its workers, because each costs the store
-// more the more states the shard has.
+// Times and bounds of comparisons. All are arbitrary. A worker waits between two of them, and the longer the more workers there are, so
+// that the durable store does not notice.
 const (
-	compareFirst    = 250 * time.Millisecond // while shards were not compared since this relay holds them
-	comparePause    = 2 * time.Second        // otherwise
-	compareAgain    = 5 * time.Second        // before the second comparison of a shard that lacks states: what the store says may be old
-	compareShare    = 50                     // times as long as the store took for the list, which waits in it
-	comparePauseMax = time.Minute            // for that
-	compareStep     = 4096                   // states that are compared in one turn
-	removedMax      = 1 << 18                // removed states of a shard that the store remembers; a shard with more is not compared
+	compareFirst = 250 * time.Millisecond // while there are shards that were not compared since this relay holds them
+	comparePause = 2 * time.Second        // otherwise
+	compareAgain = 5 * time.Second        // before the second list of a shard that lacks states: the first may have been old
+	compareStep  = 4096                   // states that are compared in one turn
+	removedMax   = 1 << 18                // removed states of a shard that are remembered; a shard with more is not compared
+
+	// compareShare is how many times as long as the store took for a list the next one waits, up to comparePauseMax.
+	compareShare    = 50
+	comparePauseMax = time.Minute
 )
 
 // comparisonPause returns how long a worker of so many with shards waits after a comparison for whose list the store took a time.
@@ -67,12 +69,12 @@ type comparisons struct {
 	worker *Worker
 	due    time.Time // when the next one begins
 
-	// The one under way, of nil for none.
+	// The one under way; of is nil if there is none.
 	of    *ownership
-	took  time.Duration // the list
+	took  time.Duration // for the list
 	found tally
 
-	again *ownership // that is next, because states are lacking for the first time
+	again *ownership // whose second list is next
 }
 
 // noteRemoved notes that the durable store has the end of a state.

@@ -238,7 +238,8 @@ func (f storeFinding) String() string {
 // compare compares what the relay serves with what was acknowledged.
 func (x *storeTrial) compare() (f storeFinding) {
 	x.Helper()
-	f.spaces = int(x.metrics()["dnp_relay_spaces"])
+	m := x.metrics()
+	f.spaces, f.missing = int(m["dnp_relay_spaces"]), int(m["dnp_relay_store_unserved"])
 	for i := range tortureSpaces {
 		var a struct {
 			States []struct {
