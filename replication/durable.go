@@ -2,6 +2,7 @@ package replication
 
 import (
 	"hash/crc32"
+	"iter"
 	"slices"
 	"time"
 
@@ -65,6 +66,25 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 	}
 	s.unstored.entries = slices.Delete(s.unstored.entries, 0, n)
 	return b
+}
+
+// Has reports whether there is a state with this number.
+func (s *Store) Has(number uint64) bool { return s.states.byNumber[number] != nil }
+
+// Removed iterates over the numbers of the states that were removed, and which TakeDirty has not returned since.
+func (s *Store) Removed() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for _, st := range s.batch.removed {
+			if st.dead && !yield(st.Number) {
+				return
+			}
+		}
+		for _, e := range s.unstored.entries {
+			if e.st.dead && !yield(e.st.Number) {
+				return
+			}
+		}
+	}
 }
 
 // MarkDirty puts a state from TakeDirty back at the front of the queue because it was not

@@ -375,7 +375,7 @@ func (s *Store) put(op *Op) *Error {
 	if err := checkPut(op, s.limits.Message); err != nil {
 		return err
 	}
-	defs, err := s.defs(op.Values)
+	defs, err := s.limits.defs(op.Values)
 	if err != nil {
 		return err
 	}
@@ -632,12 +632,12 @@ func checkTokens(what string, names []string) *Error {
 }
 
 // defs returns the definitions of values if they are valid.
-func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
+func (l *Limits) defs(values []PutValue) ([]ValueDef, *Error) {
 	switch {
 	case len(values) == 0:
 		return nil, Errorf(CodeBadRequest, "a state needs at least one value")
-	case len(values) > s.limits.Values:
-		return nil, Errorf(CodeTooLarge, "%d values, at most %d are allowed", len(values), s.limits.Values)
+	case len(values) > l.Values:
+		return nil, Errorf(CodeTooLarge, "%d values, at most %d are allowed", len(values), l.Values)
 	}
 	defs := make([]ValueDef, len(values))
 	names := make(map[string]bool, len(values))
@@ -647,7 +647,7 @@ func (s *Store) defs(values []PutValue) ([]ValueDef, *Error) {
 			return nil, Errorf(CodeBadRequest, "value %d: %q is not a name, or not the only one", i, d.Name)
 		}
 		names[d.Name] = true
-		if err := d.check(uint16(s.limits.ValueBytes)); err != nil {
+		if err := d.check(uint16(l.ValueBytes)); err != nil {
 			return nil, err.In("value " + strconv.Itoa(i))
 		}
 		defs[i] = d

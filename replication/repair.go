@@ -189,7 +189,7 @@ func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {
 
 // nothingMissing is an answer without batches, which only reports the position.
 func (s *Store) nothingMissing() [][]byte {
-	return [][]byte{s.replyHeader(view.FlagLast, s.batch.seq).Append(nil)}
+	return [][]byte{s.batch.replyHeader(view.FlagLast, s.batch.seq).Append(nil)}
 }
 
 // repairRange repeats batches, each as one part of the answer. An answer without batches says
@@ -225,7 +225,7 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 // checksums, otherwise only its RefIds and checksums. The order is that of the state numbers,
 // so that equal requests at one position get equal answers.
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
-	p := partition{header: s.replyHeader(view.FlagKeyframes, id)}
+	p := partition{header: s.batch.replyHeader(view.FlagKeyframes, id)}
 	has := q.has()
 	for _, st := range s.states.all {
 		if st.dead {

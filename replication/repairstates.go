@@ -114,7 +114,7 @@ func (s *Store) repairSums(q *RepairRequest, id uint64) [][]byte {
 	if c.sums == nil || c.seq != s.batch.seq || c.groups.of != g.of || c.groups.first != g.first || c.groups.n != g.n {
 		*c = sumCache{seq: s.batch.seq, groups: g, sums: groupSums(&s.states, &s.scratch, g)}
 	}
-	b := s.replyHeader(view.FlagSums|view.FlagLast, id).Append(make([]byte, 0, view.HeaderMax+4+4*g.n))
+	b := s.batch.replyHeader(view.FlagSums|view.FlagLast, id).Append(make([]byte, 0, view.HeaderMax+4+4*g.n))
 	b = binary.LittleEndian.AppendUint16(b, uint16(g.of))
 	b = binary.LittleEndian.AppendUint16(b, uint16(g.first))
 	for _, sum := range c.sums {
@@ -123,8 +123,8 @@ func (s *Store) repairSums(q *RepairRequest, id uint64) [][]byte {
 	return [][]byte{b}
 }
 
-func (s *Store) replyHeader(flags view.Flags, id uint64) view.Header {
-	return view.Header{Flags: view.FlagReply | flags, Epoch: s.batch.epoch, Seq: s.batch.seq, Prev: id}
+func (b *batcher) replyHeader(flags view.Flags, id uint64) view.Header {
+	return view.Header{Flags: view.FlagReply | flags, Epoch: b.epoch, Seq: b.seq, Prev: id}
 }
 
 // repairStates answers with one message, which has, as far as there is room:
@@ -146,7 +146,7 @@ func (s *Store) repairStates(q *RepairRequest, id uint64) [][]byte {
 	if !a.full {
 		flags |= view.FlagLast
 	}
-	part := s.replyHeader(flags, id).Append(make([]byte, 0, view.HeaderMax+len(a.records)))
+	part := s.batch.replyHeader(flags, id).Append(make([]byte, 0, view.HeaderMax+len(a.records)))
 	return [][]byte{append(part, a.records...)}
 }
 

@@ -112,7 +112,8 @@ type Leases struct {
 	held       []atomic.Uint64 // by shard: the epoch in which this relay holds it, or 0
 	queued     []atomic.Int64  // by shard: bytes that wait to be stored
 	handle     func(cluster.LeaseEvent)
-	loads      []chan load   // of the streams
+	loads      []chan load // of the streams
+	lists      chan list
 	replaced   chan struct{} // closed when another process has the name of this relay
 	once       sync.Once
 	counts     counters
@@ -133,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (*Leases, error) {
 	l := &Leases{
 		cfg: cfg, start: rand.Text(), secrets: make([]atomic.Pointer[string], cfg.Streams), heard: make([]heard, cfg.Streams),
 		held: make([]atomic.Uint64, cfg.Shards), queued: make([]atomic.Int64, cfg.Shards),
-		handle: func(cluster.LeaseEvent) {}, replaced: make(chan struct{}),
+		handle: func(cluster.LeaseEvent) {}, replaced: make(chan struct{}), lists: make(chan list, listsMax),
 		requests: jetstream.NewRequester(jetstream.RequesterConfig{Conn: cfg.Conn, Timeout: answerTimeout}),
 	}
 	if err := l.lease(nil).Validate(); err != nil {
@@ -175,6 +176,7 @@ func (l *Leases) lease(shards []int) lease.Config {
 func (l *Leases) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { l.requests.Run(ctx) })
+	running.Go(func() { l.serveLists(ctx) })
 	for _, s := range l.lanes {
 		running.Go(func() { s.loop(ctx) })
 		if l.unwatched {

@@ -117,7 +117,7 @@ func (n *relayNode) open(ctx context.Context) error {
 	}
 	n.relay, err = relay.New(relay.Config{
 		Node: n.name, Bus: n.bus, Subjects: n.subjects, Shards: n.shards, Tick: c.Tick, Spaces: c.Spaces, Eye: c.EveryEye(),
-		Wildcard: c.Ingress == "wildcard", Leases: n.leases, Missing: n.leases.Missing, DurableRate: c.DurableRate,
+		Wildcard: c.Ingress == "wildcard", Leases: n.leases, Missing: n.leases.Missing, Stored: n.leases.Stored, DurableRate: c.DurableRate,
 		DrainTimeout: c.DrainTimeout, Log: n.log, Telemetry: n.tel,
 	})
 	if err != nil {

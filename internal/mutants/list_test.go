@@ -336,6 +336,11 @@ var list = []mutant{
 		By: "replication.TestRestore",
 	},
 	{
+		Name: "ready_without_states", In: "internal/relay", Func: "Relay.Missing", Guards: "INTERFACES: a relay that does not serve what is stored is not ready",
+		Old: "len(shards) > 0", New: "false",
+		By: "internal/relay.TestUnserved",
+	},
+	{
 		Name: "serves_before_loaded", In: "internal/relay", Func: "Worker.acquire", Guards: "INTERFACES: a relay that takes over has everything that a game server said",
 		Old: "if w.relay.cfg.Leases == nil {\n\t\tw.serve(now, o)\n\t\treturn", New: "w.serve(now, o)\n\tif w.relay.cfg.Leases == nil {\n\t\treturn",
 		By: "internal/relay.TestFormerNeedsWholeLoad",

@@ -64,7 +64,7 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	}
 	w.relay.shards.inherit(now, states)
 	w.relay.cfg.Log.Debug("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
-	o.complete = true
+	o.complete, o.comparison = true, former.comparison
 	w.serve(now, o)
 	if former.leaving {
 		w.handOver(now, o, former.to)

@@ -59,7 +59,11 @@ func (l *loads) begin(o *ownership) {
 // restore gives stores what was stored. A load that is repeated brings it again.
 func (l *loads) restore(now time.Time, o *ownership, part []cluster.Keyframe) {
 	for _, k := range part {
-		l.worker.restoreState(l.worker.makeSpace(now, o, k.Space), k.Number, k.Data)
+		sp := l.worker.makeSpace(now, o, k.Space)
+		if k.Data == nil {
+			l.worker.comparisons.noteRemoved(o, sp.name, k.Number)
+		}
+		l.worker.restoreState(sp, k.Number, k.Data)
 	}
 }
 

@@ -27,7 +27,8 @@ type ownership struct {
 	headTurn int       // the quiet space that the next head begins with
 
 	loading
-	storing []storedState // on their way to the durable store
+	storing    []storedState // on their way to the durable store
+	comparison comparison    // of what is stored with what is served
 
 	leaving  bool   // another relay should hold the shard
 	to       string // which
@@ -98,6 +99,7 @@ func (w *Worker) serve(now time.Time, o *ownership) {
 	w.sendHead(now, o)
 	w.relay.cfg.Log.Debug("serving shard", "shard", o.shard, "epoch", o.epoch, "spaces", len(o.spaces))
 	w.relay.shards.serve(now, o.shard)
+	w.relay.shards.compare(now, o.shard, o.comparison.unserved, o.comparison.example)
 }
 
 // subscribeShard brings the messages of a shard to its worker.
@@ -270,6 +272,7 @@ type storedState struct {
 	space  *space
 	number uint64
 	since  time.Time
+	ends   bool // it was removed
 }
 
 // A quota is a token bucket of states that a worker may store.
@@ -348,7 +351,7 @@ func (w *Worker) store(o *ownership, n int) int {
 		since, _ := sp.store.DirtySince()
 		for _, d := range sp.store.TakeDirty(nil, n-len(batch)) {
 			batch = append(batch, cluster.Keyframe{Space: sp.name, Number: d.Number, Data: d.Data})
-			states = append(states, storedState{sp, d.Number, since})
+			states = append(states, storedState{sp, d.Number, since, d.Data == nil})
 		}
 		if len(batch) >= n {
 			break
@@ -390,6 +393,11 @@ func (w *Worker) storedBatch(now time.Time, o *ownership, states []storedState, 
 	switch {
 	case err == nil:
 		w.counts.Stored += uint64(len(states))
+		for _, st := range states {
+			if st.ends {
+				w.comparisons.noteRemoved(o, st.space.name, st.number)
+			}
+		}
 	case errors.Is(err, cluster.ErrQueueFull):
 		for _, s := range states {
 			s.space.store.MarkDirty(s.since, s.number)

@@ -53,6 +53,10 @@ type Config struct {
 	// Missing names what Leases need and do not have. nil means nothing. It is called from any goroutine.
 	Missing func() []string
 
+	// Stored lists the states of a shard for which Leases have a message, without data, also of states that were removed. The relay
+	// compares them with what it serves. done may be called from any goroutine. nil means that nothing is compared.
+	Stored func(shard int, done func([]cluster.Keyframe, error))
+
 	// DrainTimeout is how long handing the shards over may take at the end. 0 means
 	// 10 s.
 	DrainTimeout time.Duration
@@ -173,13 +177,16 @@ func (r *Relay) Ready() bool { return r.cfg.Bus.Connected() && !r.Hangs() && r.C
 func (r *Relay) Covered() bool { return r.cfg.Leases == nil || r.heads.whole.Load() }
 
 // Missing names what this relay needs and does not have: "workers" that come to their turns, a holder
-// for all "shards", and what Config.Missing names. It may be called from any goroutine.
+// for all "shards", stored states that it does not serve, and what Config.Missing names. It may be called from any goroutine.
 func (r *Relay) Missing() (list []string) {
 	if r.Hangs() {
 		list = append(list, "workers")
 	}
 	if !r.Covered() {
 		list = append(list, "shards")
+	}
+	if _, shards := r.shards.unserved(); len(shards) > 0 {
+		list = append(list, "states of shards "+ranges(shards))
 	}
 	if r.cfg.Missing != nil {
 		list = append(list, r.cfg.Missing()...)

@@ -40,6 +40,9 @@ type shardLog struct {
 	states  int            // the number of those
 	old     int            // stored states that later ones with the same keys replace
 	oldOne  string         // space and number of the first of them
+	lacks   map[int]int    // stored states that the relay does not serve, by shard; those of shards that it does not serve do not count
+	lacked  bool           // they changed since the last line
+	example string         // one of them
 	owned   bool           // the shards that it serves changed since the last line
 }
 
@@ -94,6 +97,38 @@ func (l *shardLog) replace(now time.Time, space string, number uint64) {
 	})
 }
 
+// compare notes how many stored states of a shard the relay does not serve, and one of them.
+func (l *shardLog) compare(now time.Time, shard, n int, example storedKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lacks[shard] == n {
+		return
+	}
+	if l.lacks == nil {
+		l.lacks = make(map[int]int)
+	}
+	l.lacks[shard], l.changed, l.lacked = n, now, true
+	if n > 0 {
+		l.example = example.String()
+	}
+}
+
+// unserved returns how many stored states of the shards that the relay serves it does not serve, and the shards.
+func (l *shardLog) unserved() (states int, shards []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lacking()
+}
+
+func (l *shardLog) lacking() (states int, shards []int) {
+	for shard, n := range l.lacks {
+		if n > 0 && l.serving[shard] {
+			states, shards = states+n, append(shards, shard)
+		}
+	}
+	return states, shards
+}
+
 // tell logs what has happened, once that has come to rest. connected reports whether the bus is there: without it,
 // the shards and the other relays are not the last word.
 func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
@@ -124,7 +159,12 @@ func (l *shardLog) tell(now time.Time, connected bool, log *slog.Logger) {
 	if l.old > 0 {
 		log.Warn("deleting stored states that later ones with the same keys replace", "count", l.old, "first", l.oldOne)
 	}
-	l.again, l.states, l.old = 0, 0, 0
+	if states, shards := l.lacking(); l.lacked && states > 0 {
+		log.Error("the durable store has states that this relay does not serve", "count", states, "shards", ranges(shards), "one", l.example)
+	} else if l.lacked {
+		log.Info("this relay serves all states that the durable store has of its shards")
+	}
+	l.again, l.states, l.old, l.lacked = 0, 0, 0, false
 }
 
 // takeLost returns the shards that were lost since the last line, by reason.

@@ -57,6 +57,8 @@ type Worker struct {
 
 	loads loads
 
+	comparisons comparisons
+
 	place placement
 	doubt doubt
 
@@ -87,7 +89,7 @@ func newWorker(r *Relay, index int) *Worker {
 		sleep:   turn.NewWake(),
 		answers: newAnswers(),
 	}
-	w.wake, w.loads.worker, w.doubt.worker = w.sleep.Wake, w, w
+	w.wake, w.loads.worker, w.doubt.worker, w.comparisons.worker = w.sleep.Wake, w, w, w
 	woken := func() { w.wake() }
 	w.commands, w.inbox = turn.NewQueue[command](woken), turn.NewInbox[posted](inboxMessages, inboxBytes, woken)
 	w.place.changed = turn.NewWake()
@@ -173,7 +175,7 @@ func (w *Worker) advance(now time.Time) time.Time {
 		w.answerWaiting(now, sp)
 		w.plan(sp)
 	}
-	next := earliest(w.advanceHeads(now), w.advancePlacement(now), w.loads.advance(now), w.advanceDurable(now), w.advancePresence(now))
+	next := earliest(w.advanceHeads(now), w.advancePlacement(now), w.loads.advance(now), w.advanceDurable(now), w.advancePresence(now), w.comparisons.advance(now))
 	if sp, ok := w.due.First(); ok && sp.due.Before(next) {
 		next = sp.due
 	}
@@ -219,6 +221,7 @@ type Counts struct {
 	NotHeld       uint64 // messages for shards that this relay does not hold
 	Stored        uint64 // states, by the durable store
 	RestoreErrors uint64 // stored states that could not be read
+	Compared      uint64 // times that the states of a shard were compared with those that are stored
 }
 
 // Stats are the counters of a relay, summed over its workers.
@@ -229,6 +232,9 @@ type Stats struct {
 	Shards uint64 // that are served
 
 	InboxBytes, InboxMessages uint64 // waiting
+
+	StoredStates uint64 // of the shards that are served, as of the last comparisons
+	Unserved     uint64 // of those
 
 	Unstored   uint64        // states that changed and are not stored
 	DurableAge time.Duration // of the oldest of them
@@ -251,6 +257,8 @@ func (w *Worker) Stats(now time.Time) Stats {
 	for _, o := range w.owned {
 		if o.serving {
 			s.Shards++
+			s.StoredStates += uint64(o.comparison.stored)
+			s.Unserved += uint64(o.comparison.unserved)
 		}
 		s.Unstored += uint64(o.dirty() + len(o.storing))
 	}

@@ -2,6 +2,7 @@ package systest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -238,6 +239,17 @@ func (s *leaseShard) keyframes() []cluster.Keyframe {
 		list[i] = s.states[k]
 	}
 	return list
+}
+
+// errSilent is what a list ends with that the store does not answer.
+var errSilent = errors.New("the store does not answer")
+
+// Stored lists the keyframes of a shard. It takes no time and no randomness.
+func (n *leaseNode) Stored(shard int) ([]cluster.Keyframe, error) {
+	if n.cut || n.hub.silent {
+		return nil, errSilent
+	}
+	return n.hub.shard(shard).keyframes(), nil
 }
 
 // queueMax is how many batches of a shard may wait.

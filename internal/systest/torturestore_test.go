@@ -49,12 +49,7 @@ func TestTortureStore(t *testing.T) {
 func tortureStore(t *testing.T, rng *rand.Rand, try int) {
 	t.Logf("repeat the same moments with -seed=%d", *seed)
 	between := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
-	x := &storeTrial{T: t, nats: natstest.StartProcesses(t, *storeServers), web: freePorts(t, 1)[0]}
-	var err error
-	if x.game, err = natsbus.Connect(natsbus.Config{URL: x.nats.URL()}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(x.game.Close)
+	x := newStoreTrial(t, *storeServers)
 	x.startRelay()
 	x.serves()
 	x.change()
@@ -137,6 +132,16 @@ type storeTrial struct {
 	game     *natsbus.Bus
 	subjects subject.Names
 	value    int // that every state has
+}
+
+func newStoreTrial(t *testing.T, servers int) *storeTrial {
+	x := &storeTrial{T: t, nats: natstest.StartProcesses(t, servers), web: freePorts(t, 1)[0]}
+	var err error
+	if x.game, err = natsbus.Connect(natsbus.Config{URL: x.nats.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.game.Close)
+	return x
 }
 
 func (x *storeTrial) startRelay() {
@@ -233,7 +238,8 @@ func (f storeFinding) String() string {
 // compare compares what the relay serves with what was acknowledged.
 func (x *storeTrial) compare() (f storeFinding) {
 	x.Helper()
-	f.spaces = int(x.metrics()["dnp_relay_spaces"])
+	m := x.metrics()
+	f.spaces, f.missing = int(m["dnp_relay_spaces"]), int(m["dnp_relay_store_unserved"])
 	for i := range tortureSpaces {
 		var a struct {
 			States []struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dnprelay/dnprelay/bus"
 	"github.com/dnprelay/dnprelay/bus/membus"
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/dnp"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/dnp/udp"
@@ -165,6 +166,14 @@ func (w *world) run(r *simRelay, busName string, change func(*relay.Config)) {
 	}
 	if r.leases != nil {
 		cfg.Leases = r.leases
+		cfg.Stored = func(shard int, done func([]cluster.Keyframe, error)) {
+			for _, missing := range r.relay.Missing() {
+				if strings.HasPrefix(missing, "states") {
+					w.Errorf("%s, at %v: it lacks %s", r.name, w.net.Now(), missing)
+				}
+			}
+			done(r.leases.Stored(shard))
+		}
 	}
 	change(&cfg)
 	var err error
