@@ -112,7 +112,7 @@ var rules = map[string][]string{
 
 	"internal/latency":            {}, // pure
 	"internal/version":            {},
-	"internal/config":             {"internal/version", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/config":             {"internal/version", "cluster", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 
