@@ -45,7 +45,7 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"cluster/lease", "internal/format"},
+	"cluster":                {"cluster/lease", "dnp/wire", "internal/format"},
 	"cluster/lease":          {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/forward":        {"cluster", "dnp/admit", "dnp/wire"},
