@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/dnprelay/dnprelay/dnp/wire"
 	"github.com/dnprelay/dnprelay/internal/format"
 )
 
@@ -202,69 +203,42 @@ func ParseMetadata(p []byte) (Member, error) {
 	if len(p) > MetadataMax {
 		return Member{}, ErrMetadata
 	}
-	r := metadataReader{p: p}
-	if r.uint8() != metadataVersion {
+	r := wire.NewReader(p)
+	if r.Uint8() != metadataVersion {
 		return Member{}, ErrMetadataVersion
 	}
 	m := Member{
-		Role: Role(r.uint8()), Phase: Phase(r.uint8()), Load: r.uint8(),
-		Shards: uint16(r.number(2)), Incarnation: r.number(8),
+		Role: Role(r.Uint8()), Phase: Phase(r.Uint8()), Load: r.Uint8(),
+		Shards: r.Uint16(), Incarnation: r.Uint64(),
 	}
-	m.Version = string(r.bytes(int(r.uint8()), VersionMax))
-	count := int(r.uint8())
+	m.Version = string(r.Bytes(int(r.Uint8())))
+	count := int(r.Uint8())
 	if count > AddressesMax {
 		return Member{}, ErrMetadata
 	}
 	for range count {
-		m.Addresses = append(m.Addresses, r.address())
+		m.Addresses = append(m.Addresses, parseAddress(&r))
 	}
-	if len(r.p) > 0 {
-		m.Sender = r.number(8)
+	if len(r.Rest()) > 0 {
+		m.Sender = r.Uint64()
 	}
-	if len(r.p) > 0 {
-		m.Format = r.uint8()
+	if len(r.Rest()) > 0 {
+		m.Format = r.Uint8()
 	}
 	known := (m.Role == RoleRelay || m.Role == RoleEdge) && m.Phase >= PhaseStarting && m.Phase <= PhaseLeaving
-	if r.short || !known || m.Load > LoadMax || m.Shards == 0 {
+	if r.Err() != nil || !known || len(m.Version) > VersionMax || m.Load > LoadMax || m.Shards == 0 {
 		return Member{}, ErrMetadata
 	}
 	return m, nil
 }
 
-// A metadataReader reads until something is missing or impossible; from then on short is set and
-// every field is zero.
-type metadataReader struct {
-	p     []byte
-	short bool
-}
-
-func (r *metadataReader) bytes(n, most int) []byte {
-	if r.short || n > most || n > len(r.p) {
-		r.short = true
-		return nil
-	}
-	b := r.p[:n]
-	r.p = r.p[n:]
-	return b
-}
-
-// number reads a number of so many bytes.
-func (r *metadataReader) number(size int) (n uint64) {
-	for i, b := range r.bytes(size, size) {
-		n |= uint64(b) << (8 * i)
-	}
-	return n
-}
-
-func (r *metadataReader) uint8() uint8 { return uint8(r.number(1)) }
-
-func (r *metadataReader) address() Address {
-	a := Address{Service: Service(r.uint8())}
-	ip, ok := netip.AddrFromSlice(r.bytes(int(r.uint8()), 16))
+func parseAddress(r *wire.Reader) Address {
+	a := Address{Service: Service(r.Uint8())}
+	ip, ok := netip.AddrFromSlice(r.Bytes(int(r.Uint8())))
 	if !ok {
-		r.short = true
+		r.Fail(ErrMetadata)
 	}
-	a.Addr = netip.AddrPortFrom(ip, uint16(r.number(2)))
+	a.Addr = netip.AddrPortFrom(ip, r.Uint16())
 	return a
 }
 

@@ -49,7 +49,8 @@ func BenchmarkEmit(b *testing.B) {
 	for b.Loop() {
 		s.now = s.now.Add(10 * time.Millisecond)
 		for _, st := range s.states.all {
-			st.dirty.Fill(2)
+			st.dirty.Set(0)
+			st.dirty.Set(1)
 			s.batch.mark(st)
 		}
 		s.Advance(s.now)

@@ -51,12 +51,12 @@ func ParseHead(p []byte) (epoch uint64, seqs map[string]uint64, err error) {
 	if r.Uint8() != codecVersion {
 		return 0, nil, errMessage
 	}
-	epoch = readUint64(&r)
+	epoch = r.Uint64()
 	n := readCount(&r, SpaceHead{}.Size())
 	seqs = make(map[string]uint64, n)
 	for range n {
 		space := readShort(&r)
-		seqs[space] = readUint64(&r)
+		seqs[space] = r.Uint64()
 	}
 	seqs, err = finish(seqs, &r)
 	return epoch, seqs, err
@@ -68,7 +68,7 @@ func HeadEpoch(p []byte) (epoch uint64, ok bool) {
 	if r.Uint8() != codecVersion {
 		return 0, false
 	}
-	epoch = readUint64(&r)
+	epoch = r.Uint64()
 	return epoch, r.Err() == nil
 }
 
@@ -109,9 +109,7 @@ func readNames(r *wire.Reader) []string {
 	return names
 }
 
-func readUint64(r *wire.Reader) uint64 { return Uint(r.Bytes(8)) }
-
-func readFloat(r *wire.Reader) float64 { return math.Float64frombits(readUint64(r)) }
+func readFloat(r *wire.Reader) float64 { return math.Float64frombits(r.Uint64()) }
 
 // readCount reads a count of elements that take at least size bytes each. A count that the
 // message cannot hold fails the reader, so that it costs no memory.
@@ -297,7 +295,7 @@ func ParseWrite(p []byte) (Write, error) {
 		return Write{}, errMessage
 	}
 	w := Write{Kind: WriteKind(r.Uint8()), Session: readShort(&r), Client: readShort(&r), Space: readShort(&r)}
-	w.State, w.Epoch, w.Number = readUint64(&r), readUint64(&r), uint32(Uint(r.Bytes(4)))
+	w.State, w.Epoch, w.Number = r.Uint64(), r.Uint64(), uint32(Uint(r.Bytes(4)))
 	switch w.Kind {
 	case WriteValues, numbered:
 		w.Values = readValues(&r, w.Kind)
@@ -373,7 +371,7 @@ func ParseWriteResult(p []byte) (WriteResult, error) {
 	if r.Uint8() != codecVersion {
 		return WriteResult{}, errMessage
 	}
-	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: readUint64(&r), Seq: readUint64(&r), State: readUint64(&r)}
+	m := WriteResult{Code: WriteCode(r.Uint8()), Epoch: r.Uint64(), Seq: r.Uint64(), State: r.Uint64()}
 	coded := m.Code == partlyNumbered
 	if coded {
 		m.Code = WritePartly

@@ -429,7 +429,7 @@ func (d *Description) readStored(r *wire.Reader, version uint8) error {
 	case version < describeTTL:
 		return nil
 	}
-	if d.TTL = time.Duration(readUint64(r)); d.TTL > TTLMax || d.TTL < TTLMin {
+	if d.TTL = time.Duration(r.Uint64()); d.TTL > TTLMax || d.TTL < TTLMin {
 		return errMessage
 	}
 	return nil

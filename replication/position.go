@@ -95,6 +95,6 @@ func (p Position) appendRecord(b []byte, state uint64) []byte {
 
 func readPosition(data []byte) (p Position, ok bool) {
 	r := wire.NewReader(data)
-	p.Epoch, p.Seq = readUint64(&r), readUint64(&r)
+	p.Epoch, p.Seq = r.Uint64(), r.Uint64()
 	return p, r.Err() == nil && len(data) == positionBytes
 }

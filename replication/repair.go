@@ -90,10 +90,10 @@ func ParseRepairRequest(p []byte) (RepairRequest, error) {
 		return RepairRequest{}, errMessage
 	}
 	q := RepairRequest{Kind: RepairKind(r.Uint8()), Space: readShort(&r)}
-	q.Epoch, q.Seq = readUint64(&r), readUint64(&r)
+	q.Epoch, q.Seq = r.Uint64(), r.Uint64()
 	switch q.Kind {
 	case RepairRange:
-		q.From, q.To = readUint64(&r), readUint64(&r)
+		q.From, q.To = r.Uint64(), r.Uint64()
 	case RepairKeyframes:
 		q.sums = readList(&r, sumBytes, math.MaxUint16)
 	case RepairStates:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -19,9 +20,9 @@ const bindTries = 10
 
 // listen opens the ports of gossip and returns the address to which they are bound.
 func listen(bind string, logger *log.Logger) (t *memberlist.NetTransport, bound netip.AddrPort, err error) {
-	addr, err := parseBind(bind)
+	addr, err := cluster.ParseBind(bind, "0.0.0.0")
 	if err != nil {
-		return nil, addr, err
+		return nil, addr, fmt.Errorf("gossip: bind: %w", err)
 	}
 	tries := 1
 	if addr.Port() == 0 {
@@ -52,39 +53,17 @@ func bindError(bind string, err error) error {
 	return fmt.Errorf("gossip: listen on %s: %w", bind, err)
 }
 
-// parseBind parses [ADDRESS]:PORT. Without an address it returns the one that stands for all addresses
-// of the machine: where there is IPv6, Go listens for it on 0.0.0.0, too.
-func parseBind(bind string) (addr netip.AddrPort, err error) {
-	host, port, err := net.SplitHostPort(bind)
-	switch host {
-	case "":
-		host = "0.0.0.0"
-	case "localhost":
-		host = "127.0.0.1"
-	}
-	if err == nil {
-		addr, err = netip.ParseAddrPort(net.JoinHostPort(host, port))
-	}
-	if err != nil {
-		return addr, fmt.Errorf("gossip: bind to %q: want [ADDRESS]:PORT with an IP address of this machine", bind)
-	}
-	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), nil
-}
-
 var errNoAddress = errors.New("gossip: this machine has no address that others could reach; set --gossip-advertise")
 
 // advertised returns the address at which the others reach a node that listens on bound: the one that
 // was asked for, the one it is bound to, or the best one of the machine.
 func advertised(asked string, bound netip.AddrPort, machine []netip.Addr) (netip.AddrPort, error) {
 	if asked != "" {
-		if a, err := netip.ParseAddrPort(asked); err == nil {
-			return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
+		addr, err := cluster.ParseAdvertised(asked, bound.Port())
+		if err != nil {
+			err = fmt.Errorf("gossip: advertise: %w", err)
 		}
-		a, err := netip.ParseAddr(strings.Trim(asked, "[]"))
-		if err != nil || a.IsUnspecified() {
-			return netip.AddrPort{}, fmt.Errorf("gossip: advertise %q: want an IP address, with or without :PORT", asked)
-		}
-		return netip.AddrPortFrom(a.Unmap(), bound.Port()), nil
+		return addr, err
 	}
 	if !bound.Addr().IsUnspecified() {
 		return bound, nil

@@ -76,8 +76,9 @@ func (c Config) validate() error {
 		return errors.Join(append(errs, fmt.Errorf("gossip: %d names to join, at most %d", len(c.Join), joinNamesMax))...)
 	}
 	for _, name := range c.Join {
-		_, _, err := splitTarget(name)
-		errs = append(errs, err)
+		if _, _, err := cluster.ParseTarget(name, DefaultPort); err != nil {
+			errs = append(errs, fmt.Errorf("gossip: join: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }

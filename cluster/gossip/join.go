@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -153,27 +151,11 @@ const (
 	resolveTimeout = 2 * time.Second
 )
 
-// splitTarget splits HOST or HOST:PORT; HOST may be an IPv6 address, in brackets if there is a port.
-func splitTarget(name string) (host string, port uint16, err error) {
-	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
-		return addr.String(), DefaultPort, nil
-	}
-	host, text, err := net.SplitHostPort(name)
-	if err != nil && !strings.ContainsAny(name, ":[]") {
-		host, text, err = name, strconv.Itoa(DefaultPort), nil
-	}
-	n, numberErr := strconv.ParseUint(text, 10, 16)
-	if err != nil || numberErr != nil || host == "" || n == 0 {
-		return "", 0, fmt.Errorf("gossip: join %q: want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT", name)
-	}
-	return host, uint16(n), nil
-}
-
 // targets resolves names. It returns the names that do not resolve, too, which is no error: the names of
 // pods appear only with the pods.
 func targets(ctx context.Context, resolver Resolver, names []string) (addrs []netip.AddrPort, unknown []string) {
 	for _, name := range names {
-		host, port, err := splitTarget(name)
+		host, port, err := cluster.ParseTarget(name, DefaultPort)
 		if err != nil {
 			continue // Open has checked it
 		}

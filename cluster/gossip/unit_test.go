@@ -183,23 +183,6 @@ func TestInstall(t *testing.T) {
 	readers.Wait()
 }
 
-func TestSplitTarget(t *testing.T) {
-	for name, want := range map[string]string{
-		"relay": "relay 7946", "relay.ns.svc:1": "relay.ns.svc 1", "10.0.0.1": "10.0.0.1 7946", "10.0.0.1:65535": "10.0.0.1 65535",
-		"::1": "::1 7946", "[::1]": "::1 7946", "[::1]:5": "::1 5",
-		"": "", ":5": "", "relay:": "", "relay:x": "", "relay:0": "", "relay:65536": "", "[::1]:": "", "a:b:c": "", "[relay": "",
-	} {
-		host, port, err := splitTarget(name)
-		got := ""
-		if err == nil {
-			got = host + " " + netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()[len("0.0.0.0:"):]
-		}
-		if got != want {
-			t.Errorf("%q: got %q, %v, want %q", name, got, err, want)
-		}
-	}
-}
-
 func TestAdvertised(t *testing.T) {
 	machine := []netip.Addr{
 		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1"),

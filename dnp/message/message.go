@@ -2,17 +2,10 @@
 // games of that engine write what they send each other: a sequence of values without names or types, so that
 // sender and receiver have to know the order.
 //
-//	w := message.Writer{}
-//	w.Byte(3)
-//	w.String8("tower")
-//	w.Vector([3]float32{1, 2, 3})
-//	data, err := w.Bytes()
+//	data, err := message.Append(nil, message.Value{Type: message.Byte, Data: []byte{3}})
+//	values, err := message.Parse(data, message.Byte)
 //
-//	r := message.NewReader(data)
-//	code, key, position := r.Byte(), r.String8(), r.Vector()
-//	err = r.Done()
-//
-// [Parse] and [Append] do the same for types that are known only at run time, as tools need it.
+// A value is encoded as the value of a network state that has the same components, see [Type.ValueType].
 //
 // The format has 20 types, listed with [Type]. Everything is little endian, and nothing is aligned. Releases of
 // the engine since 2024 can also write numbers of variable length and longer strings; the protocol's document
@@ -118,19 +111,43 @@ type Value struct {
 
 // Parse reads a message of exactly these types. The values alias p, except those of type String8.
 func Parse(p []byte, types ...Type) ([]Value, error) {
-	r := NewReader(p)
 	values := make([]Value, 0, min(len(types), len(p)))
 	for _, t := range types {
-		v := Value{t, r.value(t)}
-		if r.err != nil {
-			return nil, r.err
+		v, rest, err := cut(p, t)
+		if err != nil {
+			return nil, err
 		}
-		values = append(values, v)
+		values, p = append(values, v), rest
 	}
-	if err := r.Done(); err != nil {
-		return nil, err
+	if len(p) > 0 {
+		return nil, ErrTrailing
 	}
 	return values, nil
+}
+
+// cut reads a value at the start of p, and returns what follows it.
+func cut(p []byte, t Type) (v Value, rest []byte, err error) {
+	size := 0
+	switch {
+	case !t.Valid():
+		return v, nil, ErrType
+	case t == String8 && len(p) >= 1:
+		size = 1 + int(p[0])
+	case t == String16 && len(p) >= 2:
+		size = 2 + int(binary.LittleEndian.Uint16(p))
+	case t == String8 || t == String16:
+		return v, nil, ErrTruncated
+	default:
+		size = t.ValueType().Size()
+	}
+	if size > len(p) {
+		return v, nil, ErrTruncated
+	}
+	data := p[:size:size]
+	if t == String8 {
+		data = append([]byte{data[0], 0}, data[1:]...)
+	}
+	return Value{t, data}, p[size:], nil
 }
 
 // Append appends a value to a message.
@@ -149,23 +166,4 @@ func Append(b []byte, v Value) ([]byte, error) {
 		return b, ErrTooLarge
 	}
 	return b, nil
-}
-
-// value reads a value of any type.
-func (r *Reader) value(t Type) []byte {
-	switch {
-	case !t.Valid():
-		r.fail(ErrType)
-		return nil
-	case t == String8:
-		text := r.take(int(r.Byte()))
-		return append(binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(text)), uint16(len(text))), text...)
-	case t == String16:
-		if len(r.p) < 2 {
-			r.fail(ErrTruncated)
-			return nil
-		}
-		return r.take(2 + int(binary.LittleEndian.Uint16(r.p)))
-	}
-	return r.take(t.ValueType().Size())
 }

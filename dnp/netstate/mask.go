@@ -47,18 +47,6 @@ func (m Mask) Or(o Mask) {
 // Reset removes everything.
 func (m Mask) Reset() { clear(m) }
 
-// Fill adds the indices 0 to n-1.
-func (m Mask) Fill(n int) {
-	for i := range m {
-		switch left := n - i*64; {
-		case left >= 64:
-			m[i] = ^uint64(0)
-		case left > 0:
-			m[i] |= 1<<left - 1
-		}
-	}
-}
-
 // Next returns the smallest index that is at least from. It reports false if
 // there is none.
 func (m Mask) Next(from int) (i int, ok bool) {

@@ -31,7 +31,7 @@ func TestMaskModel(t *testing.T) {
 		twin, other := map[int]bool{}, map[int]bool{}
 		for range 100 {
 			i := rng.IntN(n)
-			switch rng.IntN(7) {
+			switch rng.IntN(6) {
 			case 0, 1:
 				m.Set(i)
 				twin[i] = true
@@ -50,13 +50,6 @@ func TestMaskModel(t *testing.T) {
 				if rng.IntN(10) == 0 {
 					m.Reset()
 					clear(twin)
-				}
-			case 6:
-				if rng.IntN(10) == 0 {
-					m.Fill(i)
-					for k := range i {
-						twin[k] = true
-					}
 				}
 			}
 			compareMask(t, m, twin, n)

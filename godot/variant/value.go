@@ -71,12 +71,6 @@ func fitting(d Dialect, p []byte, want Type) Dialect {
 	return 0
 }
 
-// Dialect returns the dialect of v.
-func (v Value) Dialect() Dialect { return v.d }
-
-// Encoded returns the bytes of v as they were decoded.
-func (v Value) Encoded() []byte { return v.p }
-
 func (v Value) header() uint32 {
 	if len(v.p) == 0 {
 		return 0

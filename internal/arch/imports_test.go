@@ -45,7 +45,7 @@ var rules = map[string][]string{
 	"lludp/wire":     {"lludp/zerocode"},
 	"lludp":          {"lludp/wire"},
 
-	"cluster":                {"cluster/lease", "internal/format"},
+	"cluster":                {"cluster/lease", "dnp/wire", "internal/format"},
 	"cluster/lease":          {"internal/fence", "internal/format"},
 	"cluster/memaffinity":    {"cluster"},
 	"cluster/forward":        {"cluster", "dnp/admit", "dnp/wire"},
@@ -112,7 +112,7 @@ var rules = map[string][]string{
 
 	"internal/latency":            {}, // pure
 	"internal/version":            {},
-	"internal/config":             {"internal/version", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
+	"internal/config":             {"internal/version", "cluster", "subject", "replication", "replication/payload", "dnp", "dnp/wire", "github.com/alecthomas/kong"},
 	"internal/telemetry":          {"internal/version", "go.opentelemetry.io", "github.com/prometheus/client_golang", "golang.org/x/time"},
 	"internal/telemetry/otlptest": {"go.opentelemetry.io", "google.golang.org/protobuf"}, // a collector for tests
 

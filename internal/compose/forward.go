@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,9 +41,9 @@ func NewForwarding(c *config.Forward, rate admit.Rate, node string, members *gos
 		log.Info("datagrams of clients that other edges serve are not forwarded: forwarding needs --gossip-join and --gossip-key-file")
 		return nil, nil
 	}
-	listen, err := forwardAddress(c.Address())
+	listen, err := cluster.ParseBind(c.Address(), "[::]")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--forward-listen: %w", err)
 	}
 	w := &Forwarding{gossip: members, log: log}
 	w.Forwarder, err = socket.Open(socket.Config{
@@ -92,37 +91,16 @@ func tellAddresses(members *gossip.Gossip, forward *Forwarding, listeners []neti
 	return members.SetAddresses(all)
 }
 
-// forwardAddress parses [ADDRESS]:PORT.
-func forwardAddress(text string) (netip.AddrPort, error) {
-	text = strings.Replace(text, "localhost:", "127.0.0.1:", 1)
-	if strings.HasPrefix(text, ":") {
-		text = "[::]" + text
-	}
-	a, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return a, fmt.Errorf("forward: address %q: %w", text, err)
-	}
-	return a, nil
-}
-
 // advertisedAt returns the address at which the other edges reach a socket: the one that
 // the flag names, or else the socket's own, or else that of gossip.
 func advertisedAt(asked string, bound, gossip netip.AddrPort) (netip.AddrPort, error) {
-	if asked == "" {
-		ip := bound.Addr()
-		if ip.IsUnspecified() {
-			ip = gossip.Addr()
-		}
-		return netip.AddrPortFrom(ip, bound.Port()), nil
+	switch {
+	case asked != "":
+		return cluster.ParseAdvertised(asked, bound.Port())
+	case bound.Addr().IsUnspecified():
+		return netip.AddrPortFrom(gossip.Addr(), bound.Port()), nil
 	}
-	if both, err := netip.ParseAddrPort(asked); err == nil {
-		return both, nil
-	}
-	ip, err := netip.ParseAddr(strings.Trim(asked, "[]"))
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("forward: address %q: %w", asked, err)
-	}
-	return netip.AddrPortFrom(ip, bound.Port()), nil
+	return bound, nil
 }
 
 // Serve sets the edge, before Run.

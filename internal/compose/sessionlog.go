@@ -117,7 +117,7 @@ func (l *sessionLog) missing() (list []string) {
 // replaced returns how many streams were made again.
 func (l *sessionLog) replaced() (n uint64) {
 	for _, c := range l.copies {
-		n += c.Stats().Replaced
+		n += c.Replaced()
 	}
 	return n
 }

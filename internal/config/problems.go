@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnprelay/dnprelay/cluster"
 	"github.com/dnprelay/dnprelay/subject"
 )
 
@@ -199,24 +200,15 @@ func onLoopback(bind string) bool {
 }
 
 func (p *Problems) bind(flag, got string) {
-	host, _, err := splitPort(got)
-	if err == nil && host != "" && host != "localhost" {
-		_, err = netip.ParseAddr(host)
-	}
-	p.AddIf(err != nil, flag, "want [ADDRESS]:PORT with an IP address of this machine, got %q", got)
+	_, err := cluster.ParseBind(got, "[::]")
+	p.AddErr(flag, err)
 }
 
 func (p *Problems) advertise(flag, got string) {
-	if got == "" {
-		return
+	if got != "" {
+		_, err := cluster.ParseAdvertised(got, 0)
+		p.AddErr(flag, err)
 	}
-	addr, err := netip.ParseAddr(strings.Trim(got, "[]"))
-	if err != nil {
-		var both netip.AddrPort
-		both, err = netip.ParseAddrPort(got)
-		addr = both.Addr()
-	}
-	p.AddIf(err != nil || addr.IsUnspecified() || addr.Zone() != "", flag, "want ADDRESS or ADDRESS:PORT with an IP address that other nodes reach, got %q", got)
 }
 
 // joinMax is how many nodes --gossip-join may name; these name the others.
@@ -225,18 +217,7 @@ const joinMax = 64
 func (p *Problems) join(flag string, names []string) {
 	p.AddIf(len(names) > joinMax, flag, "want at most %d, got %d", joinMax, len(names))
 	for _, name := range names {
-		p.AddIf(!joinable(name), flag, "want HOST or HOST:PORT, with IPv6 addresses as [ADDRESS]:PORT, got %q", name)
+		_, _, err := cluster.ParseTarget(name, 1)
+		p.AddErr(flag, err)
 	}
-}
-
-// joinable reports whether cluster/gossip can join a name.
-func joinable(name string) bool {
-	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
-		return true
-	}
-	if !strings.Contains(name, ":") {
-		return name != ""
-	}
-	host, port, err := splitPort(name)
-	return err == nil && host != "" && port > 0
 }

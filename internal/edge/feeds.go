@@ -234,14 +234,7 @@ func (f *feeds) answer(reply string, a whoAnswer) {
 // A requester sends requests of a worker. Its method is one of fanout.Host and login.Host.
 type requester struct{ w *Worker }
 
-func (r requester) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error)) {
-	r.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
-		r.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer.Data, err) })
-	})
-}
-
-// Ask implements fanout.Host.
-func (r requester) Ask(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error)) {
+func (r requester) Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error)) {
 	r.w.node.cfg.Bus.Request(m, wait, func(answer bus.Msg, err error) {
 		r.w.post(len(answer.Data), func(_ *Worker, now time.Time) { done(now, answer, err) })
 	})

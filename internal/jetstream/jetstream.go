@@ -79,22 +79,30 @@ func LastMessage(m *nats.Msg, err error) (v fence.Verdict, seq uint64, data []by
 	if err != nil {
 		return Failed(err), 0, nil
 	}
+	v, seq, _, data = StoredMessage(m)
+	return v, seq, data
+}
+
+// StoredMessage parses the answer to a request for one message of a stream, with its encoded headers. seq is 0 if the stream has no
+// such message.
+func StoredMessage(m *nats.Msg) (v fence.Verdict, seq uint64, header, data []byte) {
 	var a struct {
 		Message *struct {
-			Seq  uint64 `json:"seq"`
-			Data []byte `json:"data"`
+			Seq    uint64 `json:"seq"`
+			Header []byte `json:"hdrs"`
+			Data   []byte `json:"data"`
 		} `json:"message"`
 		Error *natsjs.APIError `json:"error"`
 	}
 	switch {
 	case json.Unmarshal(m.Data, &a) != nil:
-		return fence.Unknown, 0, nil
+		return fence.Unknown, 0, nil, nil
 	case a.Message != nil:
-		return fence.OK, a.Message.Seq, a.Message.Data
+		return fence.OK, a.Message.Seq, a.Message.Header, a.Message.Data
 	case a.Error != nil && a.Error.ErrorCode == natsjs.JSErrCodeMessageNotFound:
-		return fence.OK, 0, nil
+		return fence.OK, 0, nil, nil
 	}
-	return fence.Unreachable, 0, nil
+	return fence.Unreachable, 0, nil, nil
 }
 
 // DeleteConsumer deletes a consumer, and waits for no answer.

@@ -186,15 +186,3 @@ func (l *Log) Servers() (names []string) {
 	}
 	return names
 }
-
-// Server returns the name of the server to which a copy is connected; empty for none. Other than Servers, it is one
-// that the edge reaches while it cannot reach those.
-func (l *Log) Server() string {
-	if l.connection == nil {
-		return ""
-	}
-	if name := l.connection.at.Load(); name != nil {
-		return *name
-	}
-	return ""
-}

@@ -50,7 +50,15 @@ func startCopy(t testing.TB, cfg Config) *Log {
 // home reports whether a copy is connected to the server of its streams.
 func home(l *Log) bool {
 	all := l.Servers()
-	return len(all) == 1 && l.Server() == all[0]
+	return len(all) == 1 && serverOf(l) == all[0]
+}
+
+// serverOf returns the name of the server to which a copy is connected; empty for none.
+func serverOf(l *Log) string {
+	if name := l.connection.at.Load(); name != nil {
+		return *name
+	}
+	return ""
 }
 
 // eventually waits until ok.
@@ -158,7 +166,7 @@ func TestServerGone(t *testing.T) {
 			for _, k := range all {
 				k.works(t, "before "+what)
 			}
-			moves := gone.l.Stats().Moves
+			moves := gone.l.connection.moves.Load()
 			if kind == "killed" {
 				c.Kill(victim)
 			} else {
@@ -193,7 +201,7 @@ func TestServerGone(t *testing.T) {
 			}
 			eventually(t, "the copy is back at its server", func() bool { return home(gone.l) })
 			gone.recovers(t, "the copy works again")
-			if now := gone.l.Stats().Moves; now > moves+2 {
+			if now := gone.l.connection.moves.Load(); now > moves+2 {
 				t.Errorf("the copy counts %d moves, had %d", now, moves)
 			}
 			eventually(t, "the copy misses nothing", func() bool { return len(gone.l.Missing()) == 0 })
@@ -201,8 +209,8 @@ func TestServerGone(t *testing.T) {
 		}
 	}
 	for _, k := range all {
-		if s := k.l.Stats(); s.Forgot > 0 || s.Replaced > 0 {
-			t.Errorf("copy %d counts %d streams that forgot, %d that were made again", k.l.cfg.Copy, s.Forgot, s.Replaced)
+		if k.l.counts.forgot.Load() > 0 || k.l.Replaced() > 0 {
+			t.Errorf("copy %d counts %d streams that forgot, %d that were made again", k.l.cfg.Copy, k.l.counts.forgot.Load(), k.l.Replaced())
 		}
 	}
 }
@@ -292,7 +300,7 @@ func TestServerForgot(t *testing.T) {
 	c.Wipe(t, 1)
 	c.Restart(t, 1)
 	eventually(t, "the copy is back at its server", func() bool { return home(k.l) })
-	eventually(t, "the copy notices", func() bool { return k.l.Stats().Forgot == 1 })
+	eventually(t, "the copy notices", func() bool { return k.l.counts.forgot.Load() == 1 })
 	if !<-lost {
 		t.Error("the copy tells of other logs than those of the stream that forgot")
 	}
@@ -303,8 +311,8 @@ func TestServerForgot(t *testing.T) {
 	k.works(t, "the log begins anew")
 	before = k.l.maintainer.Looks()
 	eventually(t, "the copy has looked at each stream", func() bool { return k.l.maintainer.Looks() > before+cfg.Streams })
-	if s := k.l.Stats(); s.Forgot != 1 || s.Replaced != 0 || strings.Count(said.String(), "lacks writes that it had") != 1 {
-		t.Errorf("the copy counts %d streams that forgot, %d that were made again, and says %q", s.Forgot, s.Replaced, said.String())
+	if k.l.counts.forgot.Load() != 1 || k.l.Replaced() != 0 || strings.Count(said.String(), "lacks writes that it had") != 1 {
+		t.Errorf("the copy counts %d streams that forgot, %d that were made again, and says %q", k.l.counts.forgot.Load(), k.l.Replaced(), said.String())
 	}
 	if i, err := js.Stream(t.Context(), stream); err != nil || i.CachedInfo().State.Msgs == 0 {
 		t.Errorf("the stream is %v, %v", i, err)
@@ -324,7 +332,7 @@ func TestCopyIsMadeAgain(t *testing.T) {
 	}
 	natstest.DeleteStream(t, js, CopyStreamName(2, 0))
 	_, _ = k.write() // the copy suspects something
-	eventually(t, "the stream is made again", func() bool { return k.l.Stats().Replaced == 1 && len(k.l.Missing()) == 0 })
+	eventually(t, "the stream is made again", func() bool { return k.l.Replaced() == 1 && len(k.l.Missing()) == 0 })
 	if w, r := k.write(); w.Verdict != fence.Stale || len(r.Entries) != 0 {
 		t.Errorf("a write that continues a log of the former stream is answered %v, and a read %+v", w.Verdict, r)
 	}
@@ -333,8 +341,8 @@ func TestCopyIsMadeAgain(t *testing.T) {
 	if k.works(t, "the log begins anew"); k.seq <= former {
 		t.Errorf("the sequences of the new stream begin at %d, the former one came to %d", k.seq, former)
 	}
-	if !home(k.l) || k.l.Stats().Forgot > 0 {
-		t.Errorf("the copy is at %q and counts %d streams that forgot", k.l.Server(), k.l.Stats().Forgot)
+	if !home(k.l) || k.l.counts.forgot.Load() > 0 {
+		t.Errorf("the copy is at %q and counts %d streams that forgot", serverOf(k.l), k.l.counts.forgot.Load())
 	}
 }
 

@@ -219,10 +219,8 @@ func (l *Log) Run(ctx context.Context) {
 
 // Append implements sessionlog.Log.
 func (l *Log) Append(w sessionlog.Write, answer func(sessionlog.Answer)) {
-	l.counts.bytes.Add(uint64(len(w.Data)))
 	l.writes.Send(jetstream.Request{Msg: l.message(&w), Done: func(m *nats.Msg, err error) {
 		a := l.judge(time.Now(), m, err)
-		l.counts.appends[a.Verdict].Add(1)
 		l.maintainer.Wrote(sessionlog.Shard(w.Log, l.cfg.Shards)%l.cfg.Streams, a.Verdict)
 		l.hear(a.Seq)
 		answer(a)
@@ -265,7 +263,6 @@ func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 	case v == fence.OK && l.outage.Works(now):
 		l.cfg.Log.Info("the session log takes writes again", "copy", l.cfg.Copy)
 	case v == fence.Unreachable && err == nil:
-		l.counts.refused.Add(1)
 		switch began := l.outage.Fails(now); {
 		case began && l.cfg.Copy > 0:
 			l.cfg.Log.Warn("a copy of the session log refuses writes. Make room for JetStream, or raise its limits", "copy", l.cfg.Copy, "code", ack.Code, "error", ack.Text)
@@ -277,35 +274,11 @@ func (l *Log) judge(now time.Time, m *nats.Msg, err error) sessionlog.Answer {
 	return sessionlog.Answer{Verdict: v, Seq: ack.Seq}
 }
 
-// Stats are counters since Open.
-type Stats struct {
-	Appends, Reads fence.Counts
-	Bytes          uint64 // of writes
-	Steps          uint64 // requests for reads
-	Refused        uint64 // writes that the store refused for want of space, leader or time
-	Replaced       uint64 // streams that were made again
-
-	// Of a copy.
-	Moves  uint64 // how often its connection got another server than it had
-	Forgot uint64 // streams that lacked writes which they had, because their server lost them
-}
-
-// counters are bumped by several goroutines.
+// counters are bumped by several goroutines. They are for tests; the owner of the log counts its answers.
 type counters struct {
-	appends, reads        jetstream.Verdicts
-	bytes, steps, refused atomic.Uint64
-	forgot                atomic.Uint64
+	steps  atomic.Uint64 // requests for reads
+	forgot atomic.Uint64 // streams of a copy that lacked writes which they had, because their server lost them
 }
 
-// Stats returns the counters.
-func (l *Log) Stats() Stats {
-	c := &l.counts
-	s := Stats{
-		Appends: c.appends.Counts(), Reads: c.reads.Counts(), Bytes: c.bytes.Load(), Steps: c.steps.Load(), Refused: c.refused.Load(),
-		Replaced: l.maintainer.Replaced(), Forgot: c.forgot.Load(),
-	}
-	if l.connection != nil {
-		s.Moves = l.connection.moves.Load()
-	}
-	return s
-}
+// Replaced returns how many streams were made again.
+func (l *Log) Replaced() uint64 { return l.maintainer.Replaced() }

@@ -165,7 +165,7 @@ func TestReadSteps(t *testing.T) {
 		seq = (<-done).Seq
 	}
 	l.Read("x", func(a sessionlog.Answer) { done <- a })
-	if a := <-done; len(a.Entries) != 6 || l.Stats().Steps != 6 {
-		t.Errorf("the read has %d writes in %d steps, want 6 in 6", len(a.Entries), l.Stats().Steps)
+	if a := <-done; len(a.Entries) != 6 || l.counts.steps.Load() != 6 {
+		t.Errorf("the read has %d writes in %d steps, want 6 in 6", len(a.Entries), l.counts.steps.Load())
 	}
 }

@@ -1,7 +1,6 @@
 package natslog
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,37 +62,16 @@ func (r *read) stepped(m *nats.Msg, err error) {
 		r.end(jetstream.Failed(err))
 		return
 	}
-	e, h, v := parseAnswer(m)
-	if v != fence.OK || e.Seq == 0 {
+	v, seq, header, data := jetstream.StoredMessage(m)
+	if v != fence.OK || seq == 0 {
 		r.end(v) // fence.OK: the log is empty or torn
 		return
 	}
-	r.entries = append(r.entries, e)
-	r.bytes += len(e.Data)
+	r.entries = append(r.entries, sessionlog.Entry{Seq: seq, Data: data})
+	r.bytes += len(data)
+	h, _ := nats.DecodeHeadersMsg(header) // a write without headers is not a session's
 	before, err := strconv.ParseUint(h.Get(natsjs.ExpectedLastSubjSeqHeader), 10, 64)
 	r.next(before, err == nil && before > 0 && h.Get(natsjs.MsgRollup) == "")
-}
-
-// parseAnswer parses the answer of the leader: a write, or fence.OK and no sequence if there is none.
-func parseAnswer(m *nats.Msg) (sessionlog.Entry, nats.Header, fence.Verdict) {
-	var s struct {
-		Message *struct {
-			Seq    uint64 `json:"seq"`
-			Header []byte `json:"hdrs"`
-			Data   []byte `json:"data"`
-		} `json:"message"`
-		Error *natsjs.APIError `json:"error"`
-	}
-	switch {
-	case json.Unmarshal(m.Data, &s) != nil:
-		return sessionlog.Entry{}, nil, fence.Unknown
-	case s.Error != nil && s.Error.ErrorCode == natsjs.JSErrCodeMessageNotFound:
-		return sessionlog.Entry{}, nil, fence.OK
-	case s.Error != nil || s.Message == nil:
-		return sessionlog.Entry{}, nil, fence.Unreachable
-	}
-	h, _ := nats.DecodeHeadersMsg(s.Message.Header) // a write without headers is not a session's
-	return sessionlog.Entry{Seq: s.Message.Seq, Data: s.Message.Data}, h, fence.OK
 }
 
 // next asks for the write before, if there is one.
@@ -110,7 +88,6 @@ func (r *read) next(before uint64, more bool) {
 
 // deliver answers a read.
 func (r *read) deliver(v fence.Verdict) {
-	r.l.counts.reads[v].Add(1)
 	a := sessionlog.Answer{Verdict: v}
 	if v == fence.OK {
 		slices.Reverse(r.entries)

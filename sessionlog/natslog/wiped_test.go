@@ -52,9 +52,9 @@ func TestStreamsAreMadeAgain(t *testing.T) {
 	if a = append(0); a.Verdict != fence.OK || a.Seq <= first.Seq {
 		t.Errorf("the first write of a new session is answered %+v, want a sequence above %d", a, first.Seq)
 	}
-	for end := time.Now().Add(patience); l.Stats().Replaced < 2 || len(l.Missing()) > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); l.Replaced() < 2 || len(l.Missing()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d streams were made again, missing %v", l.Stats().Replaced, l.Missing())
+			t.Fatalf("%d streams were made again, missing %v", l.Replaced(), l.Missing())
 		}
 	}
 	if other := open(t, Config{Conn: nc, Shards: 4, Streams: 2}); !bytes.Equal(other.Secret(), l.Secret()) {

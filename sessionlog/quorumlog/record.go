@@ -26,10 +26,7 @@ func (b ballot) append(p []byte) []byte {
 }
 
 func parseBallot(in *wire.Reader) (b ballot) {
-	b.counter = in.Uvarint(1<<64 - 1)
-	if p := in.Bytes(8); p != nil {
-		b.random = binary.LittleEndian.Uint64(p)
-	}
+	b.counter, b.random = in.Uvarint(1<<64-1), in.Uint64()
 	return b
 }
 

@@ -195,7 +195,7 @@ func (c *commands) ask(now time.Time, v *verdict) {
 }
 
 func (c *commands) askNow(m bus.Msg, id uint16) {
-	c.Host.Ask(m, commandWait, func(_ time.Time, m bus.Msg, err error) {
+	c.Host.Request(m, commandWait, func(_ time.Time, m bus.Msg, err error) {
 		switch {
 		case c.over:
 		case err != nil:

@@ -35,15 +35,12 @@ type Host interface {
 	// Request sends a message and calls done with the answer, or with an error if none
 	// comes within wait. done is not called if the answer or the error finds the worker's
 	// inbox full.
-	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
+	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error))
 
 	// Repair sends the repair request of a replica, or has the answer to the request of
 	// another worker's replica serve for both: see Replica.Shared. The answer comes to
 	// Replica.ApplyReply. An error means that the request is lost.
 	Repair(now time.Time, space string, shard int, request []byte) (replication.Asked, error)
-
-	// Ask is Request for a question to a game server, whose answer has headers.
-	Ask(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error))
 
 	// Subscribe calls handle for the messages on one subject until end is called.
 	// Messages that do not fit into the worker's inbox are lost.

@@ -27,16 +27,15 @@ func (h *fakeHost) Publish(m bus.Msg) error {
 	return nil
 }
 
-func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, []byte, error)) {
+func (h *fakeHost) Request(m bus.Msg, _ time.Duration, _ func(time.Time, bus.Msg, error)) {
 	h.requested = append(h.requested, m)
 }
 func (*fakeHost) Repair(_ time.Time, _ string, _ int, request []byte) (replication.Asked, error) {
 	return replication.Asked{ID: replication.RequestID(request)}, nil
 }
-func (*fakeHost) Ask(bus.Msg, time.Duration, func(time.Time, bus.Msg, error)) {}
-func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func()           { return func() {} }
-func (*fakeHost) Follow(string, int)                                          {}
-func (*fakeHost) Unfollow(string, int)                                        {}
+func (*fakeHost) Subscribe(string, func(time.Time, bus.Msg)) func() { return func() {} }
+func (*fakeHost) Follow(string, int)                                {}
+func (*fakeHost) Unfollow(string, int)                              {}
 
 func newPeer(h Host) *peer {
 	return &peer{spaceInfo: &spaceInfo{base: &base{Config: Config{Host: h}}, spaceName: "arena"}, SessionConfig: SessionConfig{ID: "m", Claims: newClaims(), Began: start}}

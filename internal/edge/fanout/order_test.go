@@ -190,12 +190,12 @@ func (e *orderEdge) Publish(m bus.Msg) error {
 }
 
 // Request implements Host.
-func (e *orderEdge) Request(m bus.Msg, wait time.Duration, done func(time.Time, []byte, error)) {
+func (e *orderEdge) Request(m bus.Msg, wait time.Duration, done func(time.Time, bus.Msg, error)) {
 	open := true
 	answer := func(data []byte, err error) {
 		if open {
 			open = false
-			done(e.now, data, err)
+			done(e.now, bus.Msg{Data: data}, err)
 		}
 	}
 	e.after(wait, func() { answer(nil, bus.ErrTimeout) })
@@ -217,10 +217,9 @@ func (e *orderEdge) Request(m bus.Msg, wait time.Duration, done func(time.Time, 
 func (*orderEdge) Repair(_ time.Time, _ string, _ int, request []byte) (replication.Asked, error) {
 	return replication.Asked{ID: replication.RequestID(request)}, nil
 }
-func (*orderEdge) Ask(bus.Msg, time.Duration, func(time.Time, bus.Msg, error)) {}
-func (*orderEdge) Subscribe(string, func(time.Time, bus.Msg)) func()           { return func() {} }
-func (*orderEdge) Follow(string, int)                                          {}
-func (*orderEdge) Unfollow(string, int)                                        {}
+func (*orderEdge) Subscribe(string, func(time.Time, bus.Msg)) func() { return func() {} }
+func (*orderEdge) Follow(string, int)                                {}
+func (*orderEdge) Unfollow(string, int)                              {}
 
 // replicate brings the replica to the position of the holder.
 func (e *orderEdge) replicate() {

@@ -105,10 +105,10 @@ type peer struct {
 func (p *peer) request(w *replication.Write, done func(now time.Time, r replication.WriteResult, err error)) {
 	w.Session, w.Client, w.Space, w.Epoch = p.ID, p.Claims.Client, p.spaceName, p.epoch
 	m := bus.Msg{Subject: p.Subjects.Write(p.shard), Header: p.writeHeader(w.Number), Data: replication.AppendWrite(nil, w)}
-	p.Host.Request(m, answerWait, func(now time.Time, answer []byte, err error) {
+	p.Host.Request(m, answerWait, func(now time.Time, answer bus.Msg, err error) {
 		var r replication.WriteResult
 		if err == nil {
-			r, err = replication.ParseWriteResult(answer)
+			r, err = replication.ParseWriteResult(answer.Data)
 		}
 		done(now, r, err)
 	})

@@ -26,9 +26,9 @@ func (discard) Send(netip.AddrPort, []byte) {}
 // A requestHost is a Host that records requests, so that a test can answer them.
 type requestHost struct {
 	fakeHost
-	requests []request
+	requests []request // writes, for the holder
 	messages []bus.Msg // published
-	asks     []ask
+	asks     []ask     // commands, for game servers
 }
 
 func (h *requestHost) Publish(m bus.Msg) error {
@@ -41,12 +41,12 @@ type request struct {
 	done func(now time.Time, answer []byte, err error)
 }
 
-func (h *requestHost) Request(m bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
-	h.requests = append(h.requests, request{m, done})
-}
-
-func (h *requestHost) Ask(m bus.Msg, _ time.Duration, done func(time.Time, bus.Msg, error)) {
-	h.asks = append(h.asks, ask{m, done})
+func (h *requestHost) Request(m bus.Msg, _ time.Duration, done func(time.Time, bus.Msg, error)) {
+	if !strings.HasSuffix(m.Subject, ".write") {
+		h.asks = append(h.asks, ask{m, done})
+		return
+	}
+	h.requests = append(h.requests, request{m, func(now time.Time, answer []byte, err error) { done(now, bus.Msg{Data: answer}, err) }})
 }
 
 // take returns the recorded requests and forgets them.

@@ -110,7 +110,7 @@ type Stats struct {
 type Host interface {
 	// Request sends a message and calls done on a turn of the worker, with the answer, or with
 	// an error if none comes within wait. done is not called if the worker's inbox is full.
-	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer []byte, err error))
+	Request(m bus.Msg, wait time.Duration, done func(now time.Time, answer bus.Msg, err error))
 
 	// LoggedIn tells what became of a login for which Func returned LoginWait. claims is
 	// nil if the login is refused.
@@ -293,7 +293,7 @@ func (j *Judge) loginCallout(now time.Time, from netip.AddrPort, message []byte)
 func (j *Judge) callOut(from netip.AddrPort, login uint64, message []byte) {
 	j.Callouts++
 	m := bus.JSON(j.cfg.Subjects.Auth(), calloutRequest{Address: j.cfg.Home(from).String(), Message: message, Edge: j.cfg.Node})
-	j.host.Request(m, calloutTimeout, func(now time.Time, answer []byte, err error) { j.calledOut(now, from, login, answer, err) })
+	j.host.Request(m, calloutTimeout, func(now time.Time, answer bus.Msg, err error) { j.calledOut(now, from, login, answer.Data, err) })
 }
 
 func (j *Judge) calledOut(now time.Time, from netip.AddrPort, login uint64, data []byte, err error) {

@@ -119,9 +119,9 @@ type service struct {
 	told   int // logins that were judged after a callout
 }
 
-func (s *service) Request(_ bus.Msg, _ time.Duration, done func(time.Time, []byte, error)) {
+func (s *service) Request(_ bus.Msg, _ time.Duration, done func(time.Time, bus.Msg, error)) {
 	if s.answer != "" {
-		done(s.now, []byte(s.answer), nil)
+		done(s.now, bus.Msg{Data: []byte(s.answer)}, nil)
 	}
 }
 
