@@ -1,7 +1,11 @@
 package payload
 
 import (
+	"encoding/base64"
 	"encoding/binary"
+	"iter"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -186,7 +190,11 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	if s.IsNull(i) {
 		e.null()
 	} else {
-		e.structValue(v.Type, v.Struct, s.Values.Value(i))
+		enc := s.Values.Value(i)
+		e.structValue(v.Type, v.Struct, enc)
+		if e.form == JSON && !expressible(v.Type, v.Struct, enc) {
+			e.textField("raw", base64.StdEncoding.EncodeToString(enc))
+		}
 	}
 	e.structFields(v.Struct)
 	e.floatField("precision", v.Precision)
@@ -196,6 +204,50 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	}
 	e.bounds(v.Type, v.Bounds)
 	e.end()
+}
+
+// Stored yields the ops, in JSON, that make what a store has: named interests, states in the order of their keys, and the
+// groups and eyes of clients. An op is valid until the next one.
+func Stored(s *replication.Store) iter.Seq2[replication.OpKind, []byte] {
+	return func(yield func(replication.OpKind, []byte) bool) {
+		interests, groups, eyes := s.Beside()
+		e := newEmitter(JSON, nil)
+		send := func(kind replication.OpKind) bool {
+			op := e.done()
+			e = newEmitter(JSON, op[:0])
+			return yield(kind, op)
+		}
+		for _, name := range interests {
+			x := s.Interest(name)
+			if x == nil {
+				continue // of a later release
+			}
+			e.object()
+			e.textField("op", "interest")
+			e.textField("name", name)
+			e.interestFields(x)
+			if e.end(); !send(replication.OpInterest) {
+				return
+			}
+		}
+		for _, st := range s.List("", math.MaxInt).States {
+			if e.put(st, s.Interest); !send(replication.OpPut) {
+				return
+			}
+		}
+		for _, client := range groups {
+			op := Op{Op: "group", Client: client, Join: slices.Sorted(slices.Values(s.Groups(client)))}
+			if e.b = op.Append(e.b); !send(replication.OpGroup) {
+				return
+			}
+		}
+		for _, client := range eyes {
+			op := Op{Op: "eye", Client: client, At: eyesText(s.Eyes(client))}
+			if e.b = op.Append(e.b); !send(replication.OpEye) {
+				return
+			}
+		}
+	}
 }
 
 func (e *emitter) access(a replication.Access) {

@@ -180,19 +180,50 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		e.textField("interest", name)
 	case x != nil:
 		e.key("interest").object()
-		e.textField("at", x.At)
-		e.textField("axes", x.Axes.String())
-		writeList(e, "bands", x.Bands, func(b *replication.Band) {
-			e.object()
-			e.floatField("within", b.Within)
-			e.floatField("precision", b.Precision)
-			e.floatField("rate", b.Rate)
-			e.end()
-		})
-		if x.Unlink {
-			e.textField("beyond", "unlink")
-		}
-		e.flag("events", x.Events)
+		e.interestFields(x)
 		e.end()
 	}
+}
+
+// eyesText returns the eyes of a client.
+func eyesText(eyes []replication.Eye) []byte {
+	e := newEmitter(JSON, nil)
+	if len(eyes) == 0 {
+		e.null()
+		return e.done()
+	}
+	e.array()
+	for _, x := range eyes {
+		switch {
+		case x.Value != "":
+			e.text(x.Key + "#" + x.Value)
+		case x.Key != "":
+			e.text(x.Key)
+		default:
+			e.array()
+			e.float(x.At.X)
+			e.float(x.At.Y)
+			e.float(x.At.Z)
+			e.end()
+		}
+	}
+	e.end()
+	return e.done()
+}
+
+// interestFields writes what an interest says.
+func (e *emitter) interestFields(x *replication.Interest) {
+	e.textField("at", x.At)
+	e.textField("axes", x.Axes.String())
+	writeList(e, "bands", x.Bands, func(b *replication.Band) {
+		e.object()
+		e.floatField("within", b.Within)
+		e.floatField("precision", b.Precision)
+		e.floatField("rate", b.Rate)
+		e.end()
+	})
+	if x.Unlink {
+		e.textField("beyond", "unlink")
+	}
+	e.flag("events", x.Events)
 }

@@ -275,7 +275,7 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 		v.Name = strings.Clone(v.Name)
 		what = "value " + strconv.Quote(v.Name)
 	}
-	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields", "as_of")
+	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields", "as_of", "raw")
 	if f.err != nil {
 		return f.err
 	}
@@ -302,7 +302,26 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	if content, ok := f.get("value"); ok {
 		v.Value = content.literal()
 	}
+	if raw := (replication.Encoded{Type: v.Type}); optional(&f, "raw", kindString, &raw.Value, rawValue) {
+		v.Value = raw
+	}
+	if f.err != nil {
+		return f.err.In(what)
+	}
 	return nil
+}
+
+// rawValue parses the bytes of a value that JSON cannot express. Whether they are one, the store says.
+func rawValue(name string, n node) ([]byte, *replication.Error) {
+	s, err := n.text()
+	if err != nil {
+		return nil, err
+	}
+	p, ok := decodeBase64(s)
+	if !ok {
+		return nil, badRequest("field %q: want base64, got %q", name, clip(s))
+	}
+	return p, nil
 }
 
 // parseBounds parses what clients may write into a value of type t. It returns nil if no bound
