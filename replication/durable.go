@@ -311,10 +311,10 @@ func (c *Stored) restore(number uint64, state []byte) error {
 	return err
 }
 
-// Beside returns what a space has beside states, in the order of their names: the named interests, and the clients with
+// Beside returns what the space has beside states, in the order of their names: the named interests, and the clients with
 // groups, and with eyes of their own.
-func (s *Store) Beside() (interests, groups, eyes []string) {
-	for _, key := range slices.Sorted(maps.Keys(s.states.byKey)) {
+func (c *Stored) Beside() (interests, groups, eyes []string) {
+	for _, key := range slices.Sorted(maps.Keys(c.Store.states.byKey)) {
 		switch token, name, _ := strings.Cut(key, "."); {
 		case name == "": // the eye of all clients, and the key of a state
 		case token == interestToken && !IsInline(name):

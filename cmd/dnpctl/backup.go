@@ -80,24 +80,19 @@ type copier struct {
 	spaces map[string]inspect.Space // those that relays hold
 }
 
-// begin connects, and asks who holds what. Without an error, the caller calls end. It fails while a shard has no holder, whose spaces
+// begin connects, and asks who holds what. Without an error, the caller closes the connection. It fails while a shard has no holder, whose spaces
 // would seem to be empty.
-func (f *DataFlags) begin(ctx context.Context) (*copier, error) {
+func (f *DataFlags) begin(ctx context.Context, line *progress.Line) (*copier, error) {
 	nc, err := f.connect()
 	if err != nil {
 		return nil, err
 	}
-	c := &copier{DataFlags: f, nc: nc, spaces: make(map[string]inspect.Space), line: progress.Start(!f.JSON)}
+	c := &copier{DataFlags: f, nc: nc, spaces: make(map[string]inspect.Space), line: line}
 	if err := c.look(ctx); err != nil {
-		c.end()
+		nc.Close()
 		return nil, err
 	}
 	return c, nil
-}
-
-func (c *copier) end() {
-	c.line.End()
-	c.nc.Close()
 }
 
 func (c *copier) look(ctx context.Context) error {
@@ -133,7 +128,7 @@ const (
 )
 
 // stored returns what the holder stores of a space; nil if no relay has the space.
-func (c *copier) stored(ctx context.Context, space string) (store *replication.Store, err error) {
+func (c *copier) stored(ctx context.Context, space string) (copied *replication.Stored, err error) {
 	s, ok := c.spaces[space]
 	if !ok {
 		return nil, nil
@@ -142,14 +137,14 @@ func (c *copier) stored(ctx context.Context, space string) (store *replication.S
 		if try > 0 && !turn.Pause(ctx, copyPause) {
 			return nil, ctx.Err()
 		}
-		if store, err = c.ask(ctx, s); err == nil {
-			return store, nil
+		if copied, err = c.ask(ctx, s); err == nil {
+			return copied, nil
 		}
 	}
 	return nil, fmt.Errorf("space %s: %w", space, err)
 }
 
-func (c *copier) ask(ctx context.Context, s inspect.Space) (*replication.Store, error) {
+func (c *copier) ask(ctx context.Context, s inspect.Space) (*replication.Stored, error) {
 	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
 	if err != nil {
 		return nil, err
@@ -176,24 +171,31 @@ func (c *copier) ask(ctx context.Context, s inspect.Space) (*replication.Store, 
 			return nil, fmt.Errorf("a part of the answer is missing or cannot be read: %w", err)
 		}
 	}
-	return answer.Store, nil
+	return &answer, nil
 }
 
 // done prints what became of the i-th of n spaces.
 func (c *copier) done(r *spaceResult, done string, i, n int) {
 	c.line.Println(lineOf(c.JSON, r, r.text(done)))
-	c.line.Set(progress.Status{Done: i + 1, Total: n, Text: fmt.Sprintf("%d of %d spaces", i+1, n)})
+	c.line.Set(spacesSoFar(i+1, n, done))
+}
+
+// spacesSoFar says how many spaces a command has checked, backed up or restored.
+func spacesSoFar(i, n int, done string) progress.Status {
+	return progress.Status{Done: i, Total: n, Text: fmt.Sprintf("%d of %d spaces %s", i, n, done)}
 }
 
 type backupCommand struct{ DataFlags }
 
 // Run writes a file for each space.
 func (c *backupCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	from, err := c.begin(ctx)
+	line := progress.Start(!c.JSON)
+	defer line.End()
+	from, err := c.begin(ctx, line)
 	if err != nil {
 		return err
 	}
-	defer from.end()
+	defer from.nc.Close()
 	names := c.Spaces
 	for _, name := range names {
 		if from.spaces[name].States == 0 {
@@ -237,17 +239,17 @@ func vacant(path string) error {
 
 // save writes the file of a space, which is there once it is whole.
 func (c *backupCommand) save(ctx context.Context, from *copier, r *spaceResult) error {
-	store, err := from.stored(ctx, r.Space)
+	copied, err := from.stored(ctx, r.Space)
 	if err != nil {
 		return err
 	}
-	r.Epoch, r.Seq = store.Position()
+	r.Epoch, r.Seq = copied.Store.Position()
 	f, err := os.CreateTemp(c.Dir, "."+r.Space+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // fails once it has another name
-	r.Counts, err = backup.Write(f, r.Header, store)
+	r.Counts, err = backup.Write(f, r.Header, copied)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -277,16 +279,19 @@ type restoration struct {
 
 // Run checks everything, and then restores one space after the other.
 func (c *restoreCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	all, err := c.files()
+	line := progress.Start(!c.JSON)
+	defer line.End()
+	all, err := c.files(line)
 	if err != nil {
 		return err
 	}
-	to, err := c.begin(ctx)
+	to, err := c.begin(ctx, line)
 	if err != nil {
 		return err
 	}
-	defer to.end()
-	for _, r := range all {
+	defer to.nc.Close()
+	for i, r := range all {
+		line.Set(spacesSoFar(i, len(all), "compared with the deployment"))
 		if err := c.target(ctx, to, r); err != nil {
 			return err
 		}
@@ -312,7 +317,7 @@ func (c *restoreCommand) Run(ctx context.Context, _ *slog.Logger) error {
 }
 
 // files checks the files.
-func (c *restoreCommand) files() (all []*restoration, err error) {
+func (c *restoreCommand) files(line *progress.Line) (all []*restoration, err error) {
 	names := slices.Compact(slices.Sorted(slices.Values(c.Spaces)))
 	if len(names) == 0 {
 		entries, err := os.ReadDir(c.Dir)
@@ -325,7 +330,8 @@ func (c *restoreCommand) files() (all []*restoration, err error) {
 			}
 		}
 	}
-	for _, name := range names {
+	for i, name := range names {
+		line.Set(spacesSoFar(i, len(names), "checked"))
 		r := &restoration{}
 		err := c.read(name, r, func(text []byte, _ replication.Op) error {
 			r.longest = max(r.longest, len(text))
@@ -384,14 +390,14 @@ func (c *restoreCommand) target(ctx context.Context, to *copier, r *restoration)
 	if most := int(to.nc.MaxPayload()); r.longest+publishMargin > most {
 		return fmt.Errorf("space %s: a state takes a publish of %d bytes, and the NATS server accepts %d (max_payload)", r.Space, r.longest+publishMargin, most)
 	}
-	store, err := to.stored(ctx, r.Space)
-	if err != nil || store == nil {
+	has, err := to.stored(ctx, r.Space)
+	if err != nil || has == nil {
 		return err
 	}
-	interests, groups, _ := store.Beside()
-	r.Replaced, r.interests, r.groups = len(store.List("", math.MaxInt).States), len(interests), make(map[string][]string)
+	interests, groups, _ := has.Beside()
+	r.Replaced, r.interests, r.groups = len(has.Store.List("", math.MaxInt).States), len(interests), make(map[string][]string)
 	for _, client := range groups {
-		r.groups[client] = store.Groups(client)
+		r.groups[client] = has.Store.Groups(client)
 	}
 	if r.Replaced+r.interests > 0 && !c.Replace {
 		return fmt.Errorf("space %s is not empty: it has %d states and %d named interests; --replace replaces them", r.Space, r.Replaced, r.interests)

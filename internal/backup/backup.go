@@ -1,6 +1,6 @@
 // Package backup writes and reads the file with what one space has: JSON lines, of which people can read all.
 //
-//	counts, err := backup.Write(w, backup.Header{…}, stored.Store)
+//	counts, err := backup.Write(w, backup.Header{…}, stored)
 //
 //	r, err := backup.NewReader(file)
 //	for {
@@ -70,7 +70,7 @@ func (c *Counts) end(sum hash.Hash) string {
 }
 
 // Write writes the file of a space.
-func Write(w io.Writer, h Header, s *replication.Store) (c Counts, err error) {
+func Write(w io.Writer, h Header, s *replication.Stored) (c Counts, err error) {
 	h.Version = version
 	first, err := json.Marshal(h)
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *space) file() (file []byte, counts Counts) {
 	h := Header{Space: "demo", Time: now.UTC().Format(time.RFC3339), Spaces: 1}
 	h.Epoch, h.Seq = stored.Store.Position()
 	var b bytes.Buffer
-	counts, err := Write(&b, h, stored.Store)
+	counts, err := Write(&b, h, &stored)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -217,6 +217,23 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestPosition: what waits for a batch is in the copy, and the position is that of the batch.
+func TestPosition(t *testing.T) {
+	s := newSpace(t, 7)
+	s.publish(`{"op":"put","key":"a","values":[{"type":"uint8","value":1}]}`)
+	p, err := payload.JSON.Parse([]byte(`{"op":"set","key":"a","values":{"0":2}}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Publish(now, p); err != nil {
+		t.Fatal(err)
+	}
+	file, _ := s.file()
+	if _, seq := s.store.Position(); !bytes.Contains(file, []byte(`"epoch":7,"seq":2,`)) || seq != 2 || !bytes.Contains(file, []byte(`"value":2`)) {
+		t.Errorf("at position 7:%d the file is\n%s", seq, file)
+	}
+}
+
 // TestDamage: a file that is cut anywhere, or has another byte anywhere, is refused.
 func TestDamage(t *testing.T) {
 	file, _ := full(t, 7).file()
@@ -238,7 +255,7 @@ func TestDamage(t *testing.T) {
 		{"a later format", `"dnprelay_backup":1`, `"dnprelay_backup":2`, "the file has the format 2, this release reads 1"},
 		{"no header", `"dnprelay_backup":1`, `"backup":1`, "no backup"},
 		{"an op of another kind", `{"op":"group","client":"c1","join":["blue","red"]}`, `{"op":"kick","client":"c1"}`, "line 8 has an op that no backup has"},
-		{"several ops in a line", `{"op":"group","client":"c1","join":["blue","red"]}`, ` {"ops":[{"op":"clear"},{"op":"clear"}]}`, "line 8 has an op that no backup has"},
+		{"several ops in a line", `{"op":"group","client":"c1","join":["blue","red"]}`, ` {"ops":[{"op":"group","client":"c1"},{"op":"clear"}]}`, "line 8 has an op that no backup has"},
 		{"one op less", `{"op":"group","client":"c1","join":["blue","red"]}` + "\n", "", "checksum"},
 		{"more behind the end", `"}` + "\n", `"}` + "\n{}\n", "checksum"},
 	} {
@@ -262,17 +279,17 @@ func near(file []byte, n int) string { return string(file[max(0, n-20):min(len(f
 
 // TestWriteFails: a full disk is an error.
 func TestWriteFails(t *testing.T) {
-	if _, err := Write(full1{}, Header{Space: "demo", Epoch: 7}, full(t, 7).store); !errors.Is(err, errFull) {
+	if _, err := Write(fullDisk{}, Header{Space: "demo", Epoch: 7}, &replication.Stored{Store: full(t, 7).store}); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}
 }
 
 var errFull = errors.New("no space left on device")
 
-// A full1 is a disk without room.
-type full1 struct{}
+// A fullDisk has no room.
+type fullDisk struct{}
 
-func (full1) Write([]byte) (int, error) { return 0, errFull }
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
 // FuzzReader: whatever the file is, the reader ends without a panic, and what it calls whole has the checksum.
 func FuzzReader(f *testing.F) {
@@ -305,7 +322,7 @@ func FuzzStored(f *testing.F) {
 		stored := replication.Stored{Space: "demo"}
 		stored.Request()
 		if whole, err := stored.Apply(part); whole && err == nil {
-			for range payload.Stored(stored.Store) {
+			for range payload.Stored(&stored) {
 			}
 		}
 	})

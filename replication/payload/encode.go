@@ -206,11 +206,12 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	e.end()
 }
 
-// Stored yields the ops, in JSON, that make what a store has: named interests, states in the order of their keys, and the
+// Stored yields the ops, in JSON, that make what a copy has: named interests, states in the order of their keys, and the
 // groups and eyes of clients. An op is valid until the next one.
-func Stored(s *replication.Store) iter.Seq2[replication.OpKind, []byte] {
+func Stored(c *replication.Stored) iter.Seq2[replication.OpKind, []byte] {
 	return func(yield func(replication.OpKind, []byte) bool) {
-		interests, groups, eyes := s.Beside()
+		s := c.Store
+		interests, groups, eyes := c.Beside()
 		e := newEmitter(JSON, nil)
 		send := func(kind replication.OpKind) bool {
 			op := e.done()
