@@ -284,31 +284,22 @@ func (c *Stored) Apply(part []byte) (whole bool, err error) {
 		return false, errMessage
 	}
 	c.part++
-	var number uint64
-	var state []byte
 	records := view.NewRecords(p)
-	for m, ok := records.Next(); ok; m, ok = records.Next() {
-		if n := m.Entity.State(); n != number {
-			if err := c.restore(number, state); err != nil {
-				return false, err
+	for number, state := uint64(0), []byte(nil); ; {
+		m, ok := records.Next()
+		if n := m.Entity.State(); !ok || n != number {
+			if len(state) > 0 {
+				if _, err := c.Store.Restore(number, state); err != nil {
+					return false, err
+				}
 			}
 			number, state = n, state[:0]
 		}
+		if !ok {
+			return h.Flags&view.FlagLast != 0, records.Err()
+		}
 		state = m.Append(state)
 	}
-	if err := c.restore(number, state); err != nil {
-		return false, err
-	}
-	return h.Flags&view.FlagLast != 0, records.Err()
-}
-
-// restore adds a state.
-func (c *Stored) restore(number uint64, state []byte) error {
-	if len(state) == 0 {
-		return nil
-	}
-	_, err := c.Store.Restore(number, state)
-	return err
 }
 
 // Beside returns what the space has beside states, in the order of their names: the named interests, and the clients with

@@ -22,7 +22,6 @@ import (
 	"github.com/dnprelay/dnprelay/internal/turn"
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
-	"github.com/dnprelay/dnprelay/subject"
 	"github.com/nats-io/nats.go"
 )
 
@@ -39,14 +38,6 @@ type DataFlags struct {
 	NATSFlags       `group:"NATS"`
 }
 
-// Problems lists what is wrong with f.
-func (f *DataFlags) Problems() (list config.Problems) {
-	for _, name := range f.Spaces {
-		list.AddIf(!subject.ValidToken(name), "SPACE", "want [A-Za-z0-9_-]{1,%d}, got %q", subject.TokenMax, name)
-	}
-	return append(list, f.NATSFlags.Problems()...)
-}
-
 func (f *DataFlags) path(space string) string { return filepath.Join(f.Dir, space+fileSuffix) }
 
 // A spaceResult is what a command has done with a space.
@@ -59,19 +50,6 @@ type spaceResult struct {
 	Refused  int `json:"refused,omitempty"`  // ops that the relay refused for another reason
 }
 
-func (r *spaceResult) text(done string) string {
-	text := fmt.Sprintf("%s: %d states %s, of position %d:%d, %s", r.Space, r.States, done, r.Epoch, r.Seq, r.Time)
-	for _, n := range []struct {
-		n    int
-		what string
-	}{{r.Replaced, "in the place of %d states"}, {r.Absent, "without %d ops about clients that are not in the space"}, {r.Refused, "%d ops are refused"}} {
-		if n.n > 0 {
-			text += fmt.Sprintf("; "+n.what, n.n)
-		}
-	}
-	return text
-}
-
 // A copier copies spaces of a deployment.
 type copier struct {
 	*DataFlags
@@ -80,22 +58,13 @@ type copier struct {
 	spaces map[string]inspect.Space // those that relays hold
 }
 
-// begin connects, and asks who holds what. Without an error, the caller closes the connection. It fails while a shard has no holder, whose spaces
+// begin connects, and asks who holds what. The caller calls end, also after an error. It fails while a shard has no holder, whose spaces
 // would seem to be empty.
-func (f *DataFlags) begin(ctx context.Context, line *progress.Line) (*copier, error) {
-	nc, err := f.connect()
-	if err != nil {
-		return nil, err
+func (c *copier) begin(ctx context.Context) (err error) {
+	c.spaces = make(map[string]inspect.Space)
+	if c.nc, err = c.connect(); err != nil {
+		return err
 	}
-	c := &copier{DataFlags: f, nc: nc, spaces: make(map[string]inspect.Space), line: line}
-	if err := c.look(ctx); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func (c *copier) look(ctx context.Context) error {
 	a := ask.Asker{Conn: c.nc, Subjects: c.subjects()}
 	nodes, _, err := a.Nodes(ctx)
 	if err != nil {
@@ -112,15 +81,21 @@ func (c *copier) look(ctx context.Context) error {
 	}
 	all, err := a.Spaces(ctx)
 	for _, s := range all {
-		if !s.Serving {
-			return fmt.Errorf("relay %s still loads space %s; try again when `dnpctl spaces` lists none as loading", s.Holder, s.Space)
+		if c.spaces[s.Space] = s; !s.Serving {
+			return fmt.Errorf("relay %s still loads space %s; try again soon", s.Holder, s.Space)
 		}
-		c.spaces[s.Space] = s
 	}
 	return err
 }
 
-// Bounds of a copy. The times are arbitrary.
+func (c *copier) end() {
+	c.line.End()
+	if c.nc != nil {
+		c.nc.Close()
+	}
+}
+
+// Bounds of a copy. They are arbitrary.
 const (
 	copyTries = 4
 	copyPause = time.Second
@@ -133,15 +108,15 @@ func (c *copier) stored(ctx context.Context, space string) (copied *replication.
 	if !ok {
 		return nil, nil
 	}
-	for try := range copyTries { // the space may change its holder, and a part of the answer may get lost
-		if try > 0 && !turn.Pause(ctx, copyPause) {
-			return nil, ctx.Err()
-		}
-		if copied, err = c.ask(ctx, s); err == nil {
-			return copied, nil
+	for range copyTries { // the space may change its holder, and a part of the answer may get lost
+		if copied, err = c.ask(ctx, s); err == nil || !turn.Pause(ctx, copyPause) {
+			break
 		}
 	}
-	return nil, fmt.Errorf("space %s: %w", space, err)
+	if err != nil {
+		err = fmt.Errorf("space %s: %w", space, err)
+	}
+	return copied, err
 }
 
 func (c *copier) ask(ctx context.Context, s inspect.Space) (*replication.Stored, error) {
@@ -150,91 +125,75 @@ func (c *copier) ask(ctx context.Context, s inspect.Space) (*replication.Stored,
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails for a closed connection only
-	if err := sub.SetPendingLimits(-1, copyBytes); err != nil {
-		return nil, err
-	}
-	answer := replication.Stored{Space: s.Space}
-	if err := c.nc.PublishRequest(c.subjects().Repair(s.Shard), sub.Subject, answer.Request()); err != nil {
-		return nil, err
-	}
-	for whole := false; !whole; {
+	answer := &replication.Stored{Space: s.Space}
+	err = errors.Join(sub.SetPendingLimits(-1, copyBytes), c.nc.PublishRequest(c.subjects().Repair(s.Shard), sub.Subject, answer.Request()))
+	for whole := false; err == nil && !whole; {
 		wait, cancel := context.WithTimeout(ctx, c.Timeout)
-		m, err := sub.NextMsgWithContext(wait)
+		var m *nats.Msg
+		if m, err = sub.NextMsgWithContext(wait); err == nil {
+			whole, err = answer.Apply(m.Data)
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v; a relay of an older release gives none", c.Timeout)
+		}
 		cancel()
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("no answer within %v; a relay of an older release gives none", c.Timeout)
-		case err != nil:
-			return nil, err
-		}
-		if whole, err = answer.Apply(m.Data); err != nil {
-			return nil, fmt.Errorf("a part of the answer is missing or cannot be read: %w", err)
-		}
 	}
-	return &answer, nil
+	return answer, err
 }
 
-// done prints what became of the i-th of n spaces.
-func (c *copier) done(r *spaceResult, done string, i, n int) {
-	c.line.Println(lineOf(c.JSON, r, r.text(done)))
-	c.line.Set(spacesSoFar(i+1, n, done))
-}
-
-// spacesSoFar says how many spaces a command has checked, backed up or restored.
-func spacesSoFar(i, n int, done string) progress.Status {
-	return progress.Status{Done: i, Total: n, Text: fmt.Sprintf("%d of %d spaces %s", i, n, done)}
+// progress shows how many of the spaces a command has checked, backed up or restored.
+func (c *copier) progress(i, n int, done string) {
+	c.line.Set(progress.Status{Done: i, Total: n, Text: fmt.Sprintf("%d of %d spaces %s", i, n, done)})
 }
 
 type backupCommand struct{ DataFlags }
 
 // Run writes a file for each space.
 func (c *backupCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	line := progress.Start(!c.JSON)
-	defer line.End()
-	from, err := c.begin(ctx, line)
-	if err != nil {
+	from := &copier{DataFlags: &c.DataFlags, line: progress.Start(!c.JSON)}
+	defer from.end()
+	if err := from.begin(ctx); err != nil {
 		return err
 	}
-	defer from.nc.Close()
-	names := c.Spaces
-	for _, name := range names {
-		if from.spaces[name].States == 0 {
-			return fmt.Errorf("no relay has a state of space %s", name)
-		}
-	}
-	if len(names) == 0 {
-		for name, s := range from.spaces {
-			if s.States > 0 {
-				names = append(names, name)
-			}
+	names := slices.Clone(c.Spaces)
+	for name, s := range from.spaces {
+		if len(c.Spaces) == 0 && s.States > 0 {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
-		return err
-	}
 	for _, name := range names {
+		if from.spaces[name].States == 0 {
+			return fmt.Errorf("no relay has a state of space %s", name)
+		}
 		if err := vacant(c.path(name)); err != nil {
 			return err
 		}
 	}
+	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
+		return err
+	}
 	for i, name := range names {
-		r := spaceResult{Header: backup.Header{Space: name, Time: time.Now().UTC().Format(time.RFC3339), Spaces: len(names)}}
-		if err := c.save(ctx, from, &r); err != nil {
+		from.progress(i, len(names), "backed up")
+		r := &spaceResult{Header: backup.Header{Space: name, Time: time.Now().UTC().Format(time.RFC3339), Spaces: len(names)}}
+		if err := c.save(ctx, from, r); err != nil {
 			return fmt.Errorf("%d of %d spaces are backed up: %w", i, len(names), err)
 		}
-		from.done(&r, "backed up", i, len(names))
+		from.line.Println(lineOf(c.JSON, r, fmt.Sprintf("%s: %d states backed up, of position %d:%d", name, r.States, r.Epoch, r.Seq)))
 	}
 	return nil
 }
 
 // vacant returns an error if there is a file.
 func vacant(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("%s exists; a backup overwrites nothing", path))
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s exists; a backup overwrites nothing", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
 	}
-	return nil
+	return err
 }
 
 // save writes the file of a space, which is there once it is whole.
@@ -249,18 +208,16 @@ func (c *backupCommand) save(ctx context.Context, from *copier, r *spaceResult) 
 		return err
 	}
 	defer os.Remove(f.Name()) // fails once it has another name
-	r.Counts, err = backup.Write(f, r.Header, copied)
-	if err == nil {
+	if r.Counts, err = backup.Write(f, r.Header, copied); err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = vacant(c.path(r.Space)) // another space may have it, where a file system does not tell a from A
+	}
+	if err != nil {
 		return err
 	}
-	path := c.path(r.Space)
-	if err := vacant(path); err != nil { // another space, where a file system does not tell a from A
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(f.Name(), c.path(r.Space))
 }
 
 type restoreCommand struct {
@@ -275,39 +232,40 @@ type restoration struct {
 	longest   int                 // op
 	groups    map[string][]string // that clients are in, by client
 	interests int                 // named ones that the space has
+	ops       []byte              // to be published, with a comma behind each
+	n         int                 // of them
 }
 
 // Run checks everything, and then restores one space after the other.
 func (c *restoreCommand) Run(ctx context.Context, _ *slog.Logger) error {
-	line := progress.Start(!c.JSON)
-	defer line.End()
-	all, err := c.files(line)
+	to := &copier{DataFlags: &c.DataFlags, line: progress.Start(!c.JSON)}
+	defer to.end()
+	all, err := c.files(to)
 	if err != nil {
 		return err
 	}
-	to, err := c.begin(ctx, line)
-	if err != nil {
+	if err := to.begin(ctx); err != nil {
 		return err
 	}
-	defer to.nc.Close()
 	for i, r := range all {
-		line.Set(spacesSoFar(i, len(all), "compared with the deployment"))
+		to.progress(i, len(all), "compared with the deployment")
 		if err := c.target(ctx, to, r); err != nil {
 			return err
 		}
 	}
-	refused := 0
+	done, refused := "restored", 0
+	if c.DryRun {
+		done = "would be restored"
+	}
 	for i, r := range all {
+		to.progress(i, len(all), done)
 		if !c.DryRun {
 			if err := c.restore(ctx, to, r); err != nil {
-				return fmt.Errorf("space %s is restored in part, and %d of %d spaces are restored: %w; when the reason is gone, run the command again with --replace", r.Space, i, len(all), err)
+				return fmt.Errorf("%d of %d spaces are restored, and space %s in part: %w; when the reason is gone, run the command again with --replace", i, len(all), r.Space, err)
 			}
 		}
-		done := "restored"
-		if c.DryRun {
-			done = "would be restored"
-		}
-		to.done(&r.spaceResult, done, i, len(all))
+		text := fmt.Sprintf("%s: %d states %s, of position %d:%d, %s, in the place of %d; %d ops about absent clients, %d refused", r.Space, r.States, done, r.Epoch, r.Seq, r.Time, r.Replaced, r.Absent, r.Refused)
+		to.line.Println(lineOf(c.JSON, &r.spaceResult, text))
 		refused += r.Refused
 	}
 	if refused > 0 {
@@ -317,7 +275,7 @@ func (c *restoreCommand) Run(ctx context.Context, _ *slog.Logger) error {
 }
 
 // files checks the files.
-func (c *restoreCommand) files(line *progress.Line) (all []*restoration, err error) {
+func (c *restoreCommand) files(to *copier) (all []*restoration, err error) {
 	names := slices.Compact(slices.Sorted(slices.Values(c.Spaces)))
 	if len(names) == 0 {
 		entries, err := os.ReadDir(c.Dir)
@@ -325,13 +283,13 @@ func (c *restoreCommand) files(line *progress.Line) (all []*restoration, err err
 			return nil, err
 		}
 		for _, e := range entries {
-			if name, ok := strings.CutSuffix(e.Name(), fileSuffix); ok && subject.ValidToken(name) {
+			if name, ok := strings.CutSuffix(e.Name(), fileSuffix); ok && name[:min(1, len(name))] != "." {
 				names = append(names, name)
 			}
 		}
 	}
 	for i, name := range names {
-		line.Set(spacesSoFar(i, len(names), "checked"))
+		to.progress(i, len(names), "checked")
 		r := &restoration{}
 		err := c.read(name, r, func(text []byte, _ replication.Op) error {
 			r.longest = max(r.longest, len(text))
@@ -405,11 +363,10 @@ func (c *restoreCommand) target(ctx context.Context, to *copier, r *restoration)
 	return nil
 }
 
-// restore publishes what a file has. Ops that are refused leave the others alone.
+// restore publishes what a file has.
 func (c *restoreCommand) restore(ctx context.Context, to *copier, r *restoration) error {
-	p := publication{to: to, result: &r.spaceResult}
 	if r.Replaced+r.interests > 0 {
-		p.ops, p.n = append(p.ops, `{"op":"clear"},`...), 1
+		r.ops, r.n = append(r.ops, `{"op":"clear"},`...), 1
 	}
 	most := min(publishBytes, int(to.nc.MaxPayload())-publishMargin)
 	err := c.read(r.Space, r, func(text []byte, op replication.Op) error {
@@ -417,62 +374,42 @@ func (c *restoreCommand) restore(ctx context.Context, to *copier, r *restoration
 		if op.Kind == replication.OpGroup && len(leave) > 0 {
 			text = (&payload.Op{Op: "group", Client: op.Client, Join: op.Join, Leave: leave}).Append(nil)
 		}
-		if p.n == publishOps || p.n > 0 && len(p.ops)+len(text) > most {
-			if err := p.send(ctx); err != nil {
+		if r.n == publishOps || r.n > 0 && len(r.ops)+len(text) > most {
+			if err := c.publish(ctx, to, r); err != nil {
 				return err
 			}
 		}
-		p.ops, p.n = append(append(p.ops, text...), ','), p.n+1
+		r.ops, r.n = append(append(r.ops, text...), ','), r.n+1
 		return nil
 	})
-	if err == nil && p.n > 0 {
-		err = p.send(ctx)
+	if err == nil && r.n > 0 {
+		err = c.publish(ctx, to, r)
 	}
 	return err
 }
 
-// A publication publishes ops to one space.
-type publication struct {
-	to     *copier
-	result *spaceResult
-	ops    []byte // with a comma behind each
-	n      int
-}
-
-// busyTries is how often a relay may say that it is busy.
-const busyTries = 20
-
-// send publishes the ops, and counts those that are refused.
-func (p *publication) send(ctx context.Context) error {
-	body := fmt.Appendf(nil, `{"atomic":false,"ops":[%s]}`, p.ops[:len(p.ops)-1])
-	p.ops, p.n = p.ops[:0], 0
-	for range busyTries {
-		holder := SpaceFlags{Space: p.result.Space, NATSFlags: p.to.NATSFlags}
-		data, err := holder.askHolderOver(ctx, p.to.nc, p.to.subjects().Publish(p.result.Space, ""), body)
-		if err != nil {
-			return err
-		}
-		a, err := payload.ParseAnswer(data)
-		if payload.HasCode(err, replication.CodeBusy) && a.Error != nil {
-			if !turn.Pause(ctx, time.Duration(a.Error.RetryAfter)*time.Millisecond) {
-				return ctx.Err()
-			}
-			continue
-		}
-		if err != nil && a.Results == nil {
-			return err
-		}
-		for _, x := range a.Results {
-			switch {
-			case x.Error == nil:
-			case x.Error.Code == replication.CodeUnknownClient:
-				p.result.Absent++
-			default:
-				p.result.Refused++
-				p.to.line.Fprintln(os.Stderr, fmt.Sprintf("space %s: %v", p.result.Space, x.Error))
-			}
-		}
-		return nil
+// publish publishes ops. Those that are refused, which it counts, leave the others alone.
+func (c *restoreCommand) publish(ctx context.Context, to *copier, r *restoration) error {
+	body := fmt.Appendf(nil, `{"atomic":false,"ops":[%s]}`, r.ops[:len(r.ops)-1])
+	r.ops, r.n = r.ops[:0], 0
+	holder := SpaceFlags{Space: r.Space, NATSFlags: c.NATSFlags}
+	data, err := holder.askHolder(ctx, c.subjects().Publish(r.Space, ""), body)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("the relay is busy")
+	a, err := payload.ParseAnswer(data)
+	if a.Results == nil {
+		return err
+	}
+	for _, x := range a.Results {
+		switch {
+		case x.Error == nil:
+		case x.Error.Code == replication.CodeUnknownClient:
+			r.Absent++
+		default:
+			r.Refused++
+			to.line.Fprintln(os.Stderr, fmt.Sprintf("space %s: %v", r.Space, x.Error))
+		}
+	}
+	return nil
 }

@@ -105,11 +105,6 @@ func (f *NATSFlags) request(ctx context.Context, subject string, data []byte) ([
 		return nil, err
 	}
 	defer nc.Close()
-	return f.requestOver(ctx, nc, subject, data)
-}
-
-// requestOver is request over a connection, for one request at a time.
-func (f *NATSFlags) requestOver(ctx context.Context, nc *nats.Conn, subject string, data []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	ctx, refuse := context.WithCancelCause(ctx)
@@ -134,17 +129,7 @@ var errRefused = errors.New("the NATS user may not")
 
 // askHolder sends one request to the relay that holds the space.
 func (f *SpaceFlags) askHolder(ctx context.Context, subject string, data []byte) ([]byte, error) {
-	nc, err := f.connect()
-	if err != nil {
-		return nil, err
-	}
-	defer nc.Close()
-	return f.askHolderOver(ctx, nc, subject, data)
-}
-
-// askHolderOver is askHolder over a connection, for one request at a time.
-func (f *SpaceFlags) askHolderOver(ctx context.Context, nc *nats.Conn, subject string, data []byte) ([]byte, error) {
-	answer, err := f.requestOver(ctx, nc, subject, data)
+	answer, err := f.request(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("no relay holds space %s: none is running, they start and do not hold it yet (some 10 s after a cold start), or the NATS server lacks the subject mapping", f.Space)

@@ -27,7 +27,6 @@ import (
 
 	"github.com/dnprelay/dnprelay/replication"
 	"github.com/dnprelay/dnprelay/replication/payload"
-	"github.com/dnprelay/dnprelay/subject"
 )
 
 // version is that of the form of files. A reader refuses others.
@@ -57,16 +56,9 @@ type Counts struct {
 	States int `json:"states"`
 }
 
-func (c *Counts) add(kind replication.OpKind) {
-	c.Ops++
-	if kind == replication.OpPut {
-		c.States++
-	}
-}
-
 // end returns the last line of a file.
 func (c *Counts) end(sum hash.Hash) string {
-	return fmt.Sprintf(`{"ops":%d,"states":%d,"sha256":"%x"}`+"\n", c.Ops, c.States, sum.Sum(nil))
+	return fmt.Sprintf(`{"ops":%d,"states":%d,"sha256":"%x"}`, c.Ops, c.States, sum.Sum(nil))
 }
 
 // Write writes the file of a space.
@@ -79,11 +71,8 @@ func Write(w io.Writer, h Header, s *replication.Stored) (c Counts, err error) {
 	sum, out := sha256.New(), bufio.NewWriter(w)
 	both := io.MultiWriter(out, sum) // errors of out stay until Flush
 	fmt.Fprintf(both, "%s\n", first)
-	for kind, op := range payload.Stored(s) {
-		fmt.Fprintf(both, "%s\n", op)
-		c.add(kind)
-	}
-	fmt.Fprint(out, c.end(sum))
+	c.Ops, c.States = payload.WriteStored(both, s)
+	fmt.Fprintln(out, c.end(sum))
 	return c, out.Flush()
 }
 
@@ -105,77 +94,51 @@ var (
 func NewReader(from io.Reader) (*Reader, error) {
 	r := &Reader{lines: bufio.NewScanner(from), sum: sha256.New()}
 	r.lines.Buffer(nil, lineMax)
-	r.lines.Split(wholeLines)
-	line, err := r.line()
-	if err != nil {
-		return nil, err
+	if !r.lines.Scan() {
+		return nil, r.trouble()
 	}
-	switch err := json.Unmarshal(line, &r.Header); {
+	fmt.Fprintf(r.sum, "%s\n", r.lines.Bytes())
+	switch err := json.Unmarshal(r.lines.Bytes(), &r.Header); {
 	case err != nil || r.Header.Version == 0:
 		return nil, errors.New("the file is no backup of a space")
 	case r.Header.Version != version:
 		return nil, fmt.Errorf("the file has the format %d, this release reads %d", r.Header.Version, version)
-	case !subject.ValidToken(r.Header.Space) || r.Header.Epoch == 0:
-		return nil, errSum
 	}
-	r.sum.Write(line)
 	return r, nil
 }
 
-// wholeLines is a bufio.SplitFunc for lines with their ends, of which the last one must have one, too.
-func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1, data[:i+1], nil
+// trouble returns why there is no further line.
+func (r *Reader) trouble() error {
+	if err := r.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("a line has more than %d bytes", lineMax)
 	}
-	if atEOF && len(data) > 0 {
-		return 0, nil, errEarly
-	}
-	return 0, nil, nil
-}
-
-// line returns the next line, which is valid until the one after it, and errEarly where the file ends.
-func (r *Reader) line() ([]byte, error) {
-	if r.lines.Scan() {
-		return r.lines.Bytes(), nil
-	}
-	err := cmp.Or(r.lines.Err(), errEarly)
-	if errors.Is(err, bufio.ErrTooLong) {
-		err = fmt.Errorf("a line has more than %d bytes", lineMax)
-	}
-	return nil, err
+	return cmp.Or(r.lines.Err(), errEarly)
 }
 
 // Next returns the next op and its text, which is valid until the next call. io.EOF says that the file is whole: counts and checksum agree.
 // Any other error, which may come behind the last op, says that the file is not what was written.
 func (r *Reader) Next() (text []byte, op replication.Op, err error) {
-	line, err := r.line()
-	switch {
-	case err != nil:
-		return nil, op, err
-	case bytes.HasPrefix(line, []byte(`{"ops":`)):
-		return nil, op, r.end(line)
+	if !r.lines.Scan() {
+		return nil, op, r.trouble()
 	}
-	r.sum.Write(line)
-	text = bytes.TrimSuffix(line, []byte("\n"))
+	text = r.lines.Bytes()
+	if bytes.HasPrefix(text, []byte(`{"ops":`)) {
+		if string(text) != r.Counts.end(r.sum) || r.lines.Scan() {
+			return nil, op, errSum
+		}
+		return nil, op, cmp.Or(r.lines.Err(), io.EOF)
+	}
+	fmt.Fprintf(r.sum, "%s\n", text)
 	p, problem := payload.JSON.Parse(text, "")
-	if problem != nil {
+	switch {
+	case problem != nil:
 		return nil, op, fmt.Errorf("the file is damaged: line %d: %w", r.Counts.Ops+2, problem)
+	case len(p.Ops) != 1 || !slices.Contains(kinds, p.Ops[0].Kind):
+		return nil, op, fmt.Errorf("the file is damaged: line %d has an op that no backup has", r.Counts.Ops+2)
 	}
-	op = p.Ops[0]
-	if len(p.Ops) == 1 && slices.Contains(kinds, op.Kind) {
-		r.Counts.add(op.Kind)
-		return text, op, nil
+	r.Counts.Ops++
+	if p.Ops[0].Kind == replication.OpPut {
+		r.Counts.States++
 	}
-	return nil, op, fmt.Errorf("the file is damaged: line %d has an op that no backup has", r.Counts.Ops+2)
-}
-
-// end compares the last line.
-func (r *Reader) end(line []byte) error {
-	if string(line) != r.Counts.end(r.sum) {
-		return errSum
-	}
-	if _, err := r.line(); err != errEarly {
-		return errSum
-	}
-	return io.EOF
+	return text, p.Ops[0], nil
 }

@@ -234,18 +234,16 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// TestDamage: a file that is cut anywhere, or has another byte anywhere, is refused.
+// TestDamage: a file that is cut anywhere before its last line end, or has another byte anywhere, is refused.
 func TestDamage(t *testing.T) {
 	file, _ := full(t, 7).file()
 	for n := range file {
-		if _, _, err := read(file[:n]); err == nil {
+		if _, _, err := read(file[:n]); err == nil && n < len(file)-1 {
 			t.Fatalf("cut after %d of %d bytes it is read", n, len(file))
 		}
 		for _, bit := range []byte{1, 0x20} {
 			bad := bytes.Clone(file)
-			if bad[n] ^= bit; bad[n] == '\r' {
-				continue
-			}
+			bad[n] ^= bit
 			if _, _, err := read(bad); err == nil {
 				t.Fatalf("byte %d of %q became %q, and it is read", n, near(file, n), bad[n])
 			}
@@ -304,7 +302,7 @@ func FuzzReader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(ops) != r.Counts.Ops || !bytes.HasSuffix(file, []byte(r.Counts.end(r.sum))) {
+		if len(ops) != r.Counts.Ops || !bytes.HasSuffix(bytes.TrimRight(file, "\r\n"), []byte(r.Counts.end(r.sum))) {
 			t.Errorf("%q is whole", file)
 		}
 	})
@@ -322,8 +320,7 @@ func FuzzStored(f *testing.F) {
 		stored := replication.Stored{Space: "demo"}
 		stored.Request()
 		if whole, err := stored.Apply(part); whole && err == nil {
-			for range payload.Stored(&stored) {
-			}
+			payload.WriteStored(io.Discard, &stored)
 		}
 	})
 }

@@ -1,9 +1,10 @@
 package payload
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"iter"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -190,9 +191,9 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	if s.IsNull(i) {
 		e.null()
 	} else {
-		enc := s.Values.Value(i)
+		enc, start := s.Values.Value(i), len(e.b)
 		e.structValue(v.Type, v.Struct, enc)
-		if e.form == JSON && !expressible(v.Type, v.Struct, enc) {
+		if e.form == JSON && lossy(e.b[start:], v.Type, enc) {
 			e.textField("raw", base64.StdEncoding.EncodeToString(enc))
 		}
 	}
@@ -206,49 +207,50 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	e.end()
 }
 
-// Stored yields the ops, in JSON, that make what a copy has: named interests, states in the order of their keys, and the
-// groups and eyes of clients. An op is valid until the next one.
-func Stored(c *replication.Stored) iter.Seq2[replication.OpKind, []byte] {
-	return func(yield func(replication.OpKind, []byte) bool) {
-		s := c.Store
-		interests, groups, eyes := c.Beside()
-		e := newEmitter(JSON, nil)
-		send := func(kind replication.OpKind) bool {
-			op := e.done()
-			e = newEmitter(JSON, op[:0])
-			return yield(kind, op)
-		}
-		for _, name := range interests {
-			x := s.Interest(name)
-			if x == nil {
-				continue // of a later release
-			}
+// WriteStored writes the ops that make what a copy has, each on a line of JSON: named interests, states in the order of
+// their keys, and the groups and eyes of clients. It returns how many ops and how many states there are. The caller looks for errors of w.
+func WriteStored(w io.Writer, c *replication.Stored) (ops, states int) {
+	e := newEmitter(JSON, nil)
+	write := func() {
+		_, _ = w.Write(append(e.b, '\n'))
+		e = newEmitter(JSON, e.b[:0])
+		ops++
+	}
+	interests, groups, eyes := c.Beside()
+	for _, name := range interests {
+		if x := c.Store.Interest(name); x != nil { // else it is of a later release
 			e.object()
 			e.textField("op", "interest")
 			e.textField("name", name)
 			e.interestFields(x)
-			if e.end(); !send(replication.OpInterest) {
-				return
-			}
-		}
-		for _, st := range s.List("", math.MaxInt).States {
-			if e.put(st, s.Interest); !send(replication.OpPut) {
-				return
-			}
-		}
-		for _, client := range groups {
-			op := Op{Op: "group", Client: client, Join: slices.Sorted(slices.Values(s.Groups(client)))}
-			if e.b = op.Append(e.b); !send(replication.OpGroup) {
-				return
-			}
-		}
-		for _, client := range eyes {
-			op := Op{Op: "eye", Client: client, At: eyesText(s.Eyes(client))}
-			if e.b = op.Append(e.b); !send(replication.OpEye) {
-				return
-			}
+			e.end()
+			write()
 		}
 	}
+	all := c.Store.List("", math.MaxInt).States
+	for _, st := range all {
+		e.put(st, c.Store.Interest)
+		write()
+	}
+	for _, client := range groups {
+		op := Op{Op: "group", Client: client, Join: slices.Sorted(slices.Values(c.Store.Groups(client)))}
+		e.b = op.Append(e.b)
+		write()
+	}
+	for _, client := range eyes {
+		op := Op{Op: "eye", Client: client, At: eyesText(c.Store.Eyes(client))}
+		e.b = op.Append(e.b)
+		write()
+	}
+	return ops, len(all)
+}
+
+// lossy reports whether the JSON of a value says less than its bytes.
+func lossy(text []byte, t wire.ValueType, enc []byte) bool {
+	if text[0] == '"' {
+		return t.Kind() == wire.KindString && !utf8.Valid(enc[2:])
+	}
+	return bytes.Contains(text, []byte("null")) // a number that is not finite, or a field with this name, which costs a few bytes
 }
 
 func (e *emitter) access(a replication.Access) {

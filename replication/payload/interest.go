@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -187,28 +188,19 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 
 // eyesText returns the eyes of a client.
 func eyesText(eyes []replication.Eye) []byte {
-	e := newEmitter(JSON, nil)
-	if len(eyes) == 0 {
-		e.null()
-		return e.done()
-	}
-	e.array()
+	var all []any // in JSON null for none
 	for _, x := range eyes {
 		switch {
-		case x.Value != "":
-			e.text(x.Key + "#" + x.Value)
-		case x.Key != "":
-			e.text(x.Key)
+		case x.Key == "":
+			all = append(all, [3]float64{x.At.X, x.At.Y, x.At.Z})
+		case x.Value == "":
+			all = append(all, x.Key)
 		default:
-			e.array()
-			e.float(x.At.X)
-			e.float(x.At.Y)
-			e.float(x.At.Z)
-			e.end()
+			all = append(all, x.Key+"#"+x.Value)
 		}
 	}
-	e.end()
-	return e.done()
+	text, _ := json.Marshal(all) // never fails for keys and finite numbers
+	return text
 }
 
 // interestFields writes what an interest says.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -491,30 +490,6 @@ func AppendValue(b []byte, t wire.ValueType, enc []byte) []byte {
 		b = appendComponent(b, t, enc[i*width:(i+1)*width])
 	}
 	return append(b, ']')
-}
-
-// expressible reports whether AppendValue, or the object of a value with fields, says all of a value.
-func expressible(t wire.ValueType, fields []replication.StructField, enc []byte) bool {
-	switch t.Kind() {
-	case wire.KindString:
-		return utf8.Valid(enc[2:])
-	case wire.KindData:
-		p := enc[2:]
-		for _, f := range fields {
-			n := f.Type.Size()
-			if len(p) < n || !expressible(f.Type, nil, p[:n]) {
-				return false
-			}
-			p = p[n:]
-		}
-	case wire.KindFloat:
-		for c := range slices.Chunk(enc, t.Width()) {
-			if f := replication.Float(c); f-f != 0 {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 func comma(b []byte, i int) []byte {
