@@ -391,7 +391,9 @@ func TestRestoreDamaged(t *testing.T) {
 // TestSaveLeavesNothing: a backup that cannot be written leaves what was there, and nothing else.
 func TestSaveLeavesNothing(t *testing.T) {
 	d := startDeployment(t, 4, "")
-	d.publish("a", `{"op":"put","key":"k","values":[{"type":"uint8"}]}`)
+	for _, space := range []string{"0", "a"} {
+		d.publish(space, `{"op":"put","key":"k","values":[{"type":"uint8"}]}`)
+	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.jsonl")
 	if err := os.WriteFile(file, []byte("mine"), 0o666); err != nil {

@@ -195,7 +195,9 @@ func TestLarge(t *testing.T) {
 	if len(parts) < 3 {
 		t.Fatalf("%d parts", len(parts))
 	}
-	for name, order := range map[string][][]byte{"a part is missing": {parts[0], parts[2]}, "the first is": {parts[1]}, "one is doubled": {parts[0], parts[0]}} {
+	foreign := bytes.Clone(parts[0])
+	foreign[2+8+8] ^= 1 // of the request in the header
+	for name, order := range map[string][][]byte{"the answer is to another request": {foreign}, "a part is missing": {parts[0], parts[2]}, "the first is": {parts[1]}, "one is doubled": {parts[0], parts[0]}} {
 		stored := replication.Stored{Space: "demo"}
 		stored.Request()
 		var err error
