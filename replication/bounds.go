@@ -176,7 +176,7 @@ func appendBounds(b []byte, defs []ValueDef) []byte {
 // appendBounds would not write.
 func readBounds(r *wire.Reader, defs []ValueDef) error {
 	next := 0
-	for range readCount(r, 4) {
+	for range readCount(r, 3) {
 		i, flags := int(r.Uint16()), r.Uint8()
 		if r.Err() != nil || i < next || i >= len(defs) || flags == 0 || flags > boundsFlags {
 			return errMessage

@@ -201,6 +201,22 @@ func TestBoundsAreStored(t *testing.T) {
 	}
 }
 
+// What is stored of such bounds is shorter than of all others.
+func TestInfiniteAloneIsStored(t *testing.T) {
+	s := newStoreTest(t, Limits{})
+	s.ok(Op{Kind: OpPut, Key: "a", Values: []PutValue{{ValueDef: ValueDef{Type: typ("float32"), Bounds: &Bounds{Infinite: true}}}}})
+	s.Advance(s.now)
+	next := NewStore(StoreConfig{Space: "s", Epoch: 8})
+	for _, d := range s.TakeDirty(nil, 9) {
+		if _, err := next.Restore(d.Number, d.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := next.states.byKey["a"]; st == nil || !st.Desc.Values[0].Bounds.Infinite {
+		t.Fatal("a state whose only bound is that numbers need not be finite does not come back")
+	}
+}
+
 func TestWritesBeyondBounds(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(boundedPut())

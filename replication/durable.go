@@ -3,7 +3,9 @@ package replication
 import (
 	"hash/crc32"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/netstate"
@@ -59,7 +61,7 @@ func (s *Store) TakeDirty(b []Durable, n int) []Durable {
 		e.st.unstored = false
 		d := Durable{Number: e.st.Number}
 		if !e.st.dead {
-			d.Data = e.st.appendRecords(nil, nil, appendStoredDescribe(nil, e.st.Desc))
+			d.Data = e.st.appendStored(nil)
 			d.Data = s.batch.last().appendRecord(d.Data, e.st.Number)
 		}
 		b = append(b, d)
@@ -85,6 +87,11 @@ func (s *Store) Removed() iter.Seq[uint64] {
 			}
 		}
 	}
+}
+
+// appendStored appends what the durable store has of a state, but StoredAt.
+func (st *stored) appendStored(b []byte) []byte {
+	return st.appendRecords(b, nil, appendStoredDescribe(nil, st.Desc))
 }
 
 // MarkDirty puts a state from TakeDirty back at the front of the queue because it was not
@@ -264,4 +271,70 @@ func (a *assembly) release(c *schemas) {
 		c.release(a.st.schema)
 		a.st = nil
 	}
+}
+
+// Stored is what the holder of a space stores, at one position: a copy for tools, which the answer to a request for it
+// makes. A replica does for nothing that only the authority needs, as bounds, fields and times to live.
+type Stored struct {
+	Space string
+	Store *Store // once the answer is whole; its Position is that of the copy
+
+	id   uint64
+	part uint16 // that comes next
+}
+
+// Request returns the repair request, to which each Stored belongs that Apply fills.
+func (c *Stored) Request() []byte {
+	q := RepairRequest{Kind: RepairStored, Space: c.Space}
+	request := q.append(nil)
+	*c = Stored{Space: c.Space, id: RequestID(request)}
+	return request
+}
+
+// Apply adds a part of the answer, and reports whether it was the last. After an error the request has to be made again.
+func (c *Stored) Apply(part []byte) (whole bool, err error) {
+	h, p, err := view.Parse(part)
+	switch {
+	case err != nil || h.Flags&view.FlagKeyframes == 0 || h.Prev != c.id || h.Epoch == 0:
+		return false, errMessage
+	case h.Part == 0 && c.Store == nil:
+		c.Store = NewStore(StoreConfig{Space: c.Space, Epoch: h.Epoch, Volatile: true})
+		c.Store.batch.seq = h.Seq
+	case h.Part != c.part || h.Epoch != c.Store.batch.epoch || h.Seq != c.Store.batch.seq:
+		return false, errMessage
+	}
+	c.part++
+	records := view.NewRecords(p)
+	for number, state := uint64(0), []byte(nil); ; {
+		m, ok := records.Next()
+		if n := m.Entity.State(); !ok || n != number {
+			if len(state) > 0 {
+				if _, err := c.Store.Restore(number, state); err != nil {
+					return false, err
+				}
+			}
+			number, state = n, state[:0]
+		}
+		if !ok {
+			return h.Flags&view.FlagLast != 0, records.Err()
+		}
+		state = m.Append(state)
+	}
+}
+
+// Beside returns what the space has beside states, in the order of their names: the named interests, and the clients with
+// groups, and with eyes of their own.
+func (c *Stored) Beside() (interests, groups, eyes []string) {
+	for _, key := range slices.Sorted(maps.Keys(c.Store.states.byKey)) {
+		switch token, name, _ := strings.Cut(key, "."); {
+		case name == "": // the eye of all clients, and the key of a state
+		case token == interestToken && !IsInline(name):
+			interests = append(interests, name)
+		case token == groupsToken:
+			groups = append(groups, name)
+		case token == eyesToken:
+			eyes = append(eyes, name)
+		}
+	}
+	return interests, groups, eyes
 }

@@ -18,6 +18,7 @@ const (
 	RepairKeyframes RepairKind = 2 // every state that differs from the replica's
 	RepairStates    RepairKind = 3 // those among some states that differ from the replica's
 	RepairSums      RepairKind = 4 // the sums of groups of states, by which it finds those that differ
+	RepairStored    RepairKind = 5 // everything that the holder stores of the space, in the form in which it stores it; see Stored
 )
 
 // rangeOpen is the end of a range without an end.
@@ -59,6 +60,7 @@ func RequestKind(p []byte) RepairKind {
 //	kind 2: count uint16, count × {entity uint64, crc uint32, describe crc uint32}
 //	kind 3: groups uint16, count uint16, count × group uint16, count uint16, count × ref uint16, then as kind 2
 //	kind 4: groups uint16, first uint16, count uint16
+//	kind 5: nothing
 //
 // The list of kind 2 is everything that the replica has. The answer mentions every state of the
 // space: an empty list gets all states in whole, and the replica drops a state that the answer
@@ -69,6 +71,8 @@ func (q *RepairRequest) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, q.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, q.Seq)
 	switch q.Kind {
+	case RepairStored:
+		return b
 	case RepairRange:
 		b = binary.LittleEndian.AppendUint64(b, q.From)
 		return binary.LittleEndian.AppendUint64(b, q.To)
@@ -92,6 +96,7 @@ func ParseRepairRequest(p []byte) (RepairRequest, error) {
 	q := RepairRequest{Kind: RepairKind(r.Uint8()), Space: readShort(&r)}
 	q.Epoch, q.Seq = r.Uint64(), r.Uint64()
 	switch q.Kind {
+	case RepairStored:
 	case RepairRange:
 		q.From, q.To = r.Uint64(), r.Uint64()
 	case RepairKeyframes:
@@ -181,7 +186,7 @@ func (s *Store) answer(q *RepairRequest, id uint64) [][]byte {
 		return s.repairStates(q, id)
 	case q.Kind == RepairSums && q.Epoch == s.batch.epoch:
 		return s.repairSums(q, id)
-	case q.Kind != RepairRange && q.Kind != RepairKeyframes:
+	case q.Kind == RepairSums || q.Kind == RepairStates:
 		return s.nothingMissing() // which tells the epoch, and the replica asks for everything
 	}
 	return s.repairKeyframes(q, id)
@@ -223,7 +228,7 @@ func (s *Store) repairRange(q *RepairRequest) (parts [][]byte, ok bool) {
 
 // repairKeyframes answers with every state: in whole if the request does not list it with equal
 // checksums, otherwise only its RefIds and checksums. The order is that of the state numbers,
-// so that equal requests at one position get equal answers.
+// so that equal requests at one position get equal answers. For RepairStored it has what is stored of each.
 func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 	p := partition{header: s.batch.replyHeader(view.FlagKeyframes, id)}
 	has := q.has()
@@ -232,10 +237,15 @@ func (s *Store) repairKeyframes(q *RepairRequest, id uint64) [][]byte {
 			continue
 		}
 		begin := len(p.records)
-		if st.equal(&s.scratch, has) {
+		switch {
+		case q.Kind == RepairStored:
+			if st.owned == nil {
+				p.records = st.appendStored(p.records)
+			}
+		case st.equal(&s.scratch, has):
 			p.records = st.appendAssigns(p.records)
 			p.records = s.appendChecksums(p.records, st)
-		} else {
+		default:
 			p.records = s.appendWhole(p.records, st)
 			s.stats.RepairWhole++
 		}

@@ -59,6 +59,8 @@ var withoutJSON = map[string]string{
 
 // jsonElsewhere are the commands whose JSON a test in Go reads, because they need more than a script has.
 var jsonElsewhere = map[string]string{
+	"backup":  "TestBackup",
+	"restore": "TestBackup",
 	"conform": "TestConformJSON",
 	"bench":   "TestBench",
 	"command": "TestCommandJSON",

@@ -22,13 +22,14 @@
 //	dnpctl top                                     show the busiest spaces, nodes, clients and states; keys open them
 //	dnpctl completion bash                         print a script with which a shell completes commands
 //	dnpctl console                                 serve a page that shows all of it
+//	dnpctl backup DIR                              write what relays hold to files; restore DIR brings it back
 //	dnpctl token keygen                            make keys
 //	dnpctl token issue demo a                      print a token for client a
 //	dnpctl kick demo alice                         end the sessions of a client
 //	dnpctl drain edge-1                            make an edge hand its sessions over and end
 //
 // A file has the commands of one topic: publish.go and query.go those of a game server, watch.go, set.go and
-// send.go those of a client, look.go and top.go those of people who look, tap.go the replication. Begin with nats.go
+// send.go those of a client, look.go and top.go those of people who look, tap.go the replication, backup.go copies of spaces. Begin with nats.go
 // and dnpclient.go, the two ways to connect; package config checks what the tags of arguments and flags want.
 //
 // Exit codes: 0 done, 1 failed with one line that says why, 2 bad arguments.
@@ -62,6 +63,8 @@ type commands struct {
 	Clients    clientsCommand     `cmd:"" help:"List the clients of a space with their links and the way to them." example:"dnpctl clients demo"`
 	Why        whyCommand         `cmd:"" help:"Say why a client has what it has of a state: every reason, in order." example:"dnpctl why demo alice tower"`
 	Top        topCommand         `cmd:"" help:"Show spaces, nodes, clients and states live, the busiest first; the key ? lists the keys. --once prints once." example:"dnpctl top; dnpctl top --once --json"`
+	Backup     backupCommand      `cmd:"" help:"Write what relays hold of spaces to files: states with everything that is stored of them, at one position per space, while the deployment runs." example:"dnpctl backup /backups/monday; dnpctl backup /backups/arena arena" rights:"It needs the NATS user observer or admin."`
+	Restore    restoreCommand     `cmd:"" help:"Publish what backup wrote to a deployment that runs, also to one with another number of shards. It checks all files before it changes anything." example:"dnpctl restore /backups/monday; dnpctl restore /backups/monday arena --replace" rights:"It needs the NATS user admin."`
 	Token      tokenCommand       `cmd:"" help:"Make keys, and tokens with which clients log in at edges with --auth token."`
 	Drain      drainCommand       `cmd:"" help:"Make an edge hand its sessions to other edges and end, by its name over NATS or by its address over HTTP." example:"dnpctl drain edge-1 --wait; dnpctl drain 127.0.0.1:8414 --wait" rights:"By name it needs the NATS user admin."`
 	Completion completion.Command `cmd:"" help:"Print a script with which bash, zsh or fish completes commands and flags." example:"source <(dnpctl completion bash)"`

@@ -102,6 +102,7 @@ var rules = map[string][]string{
 		"bus", "subject", "cluster", "cluster/lease", "sessionlog", "internal/fence", "internal/outage", "internal/telemetry", "golang.org/x/sync",
 	},
 
+	"internal/backup":       {"replication", "replication/payload", "subject"}, // pure
 	"internal/inspect":      {"interest", "subject"},                           // pure
 	"internal/inspect/desk": {"internal/inspect", "internal/telemetry", "bus"}, // a shell
 	"internal/inspect/ask":  {"internal/inspect", "internal/turn", "subject", "github.com/nats-io/nats.go"},

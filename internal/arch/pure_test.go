@@ -14,7 +14,7 @@ import (
 var pure = []string{
 	"dnp", "dnp/admit", "dnp/wire", "dnp/netstate", "dnp/linkmsg", "dnp/command", "dnp/outbox", "dnp/dnptest",
 	"interest", "replication", "replication/view", "replication/payload",
-	"cluster", "cluster/lease", "cluster/forward", "sessionlog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "publisher/layout", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/edge/lludp/viewer", "internal/edge/variant/protocol", "internal/turn/heap", "internal/inspect", "internal/top", "internal/latency", "internal/simnet",
+	"cluster", "cluster/lease", "cluster/forward", "sessionlog", "sessionlog/quorumlog", "internal/fence", "internal/format", "subject", "lludp/zerocode", "lludp", "lludp/wire", "godot/variant", "publisher/layout", "internal/auth", "internal/edge/fanout", "internal/edge/takeover", "internal/edge/lludp/viewer", "internal/edge/variant/protocol", "internal/turn/heap", "internal/backup", "internal/inspect", "internal/top", "internal/latency", "internal/simnet",
 }
 
 // shells are single files of pure packages that bring them to a real network.

@@ -115,7 +115,7 @@ func (g *Gossip) Problems() (list Problems) {
 
 // Sharding are the flags that must be equal on every node of a deployment.
 type Sharding struct {
-	Shards int `default:"64" want:"1..1024" help:"Number of shards of the spaces; the same on every node, and fixed for the life of the deployment."`
+	Shards int `default:"64" want:"1..1024" help:"Number of shards of the spaces; the same on every node. The way of a deployment to another number is dnpctl backup and restore."`
 }
 
 // Relay are the flags of every relay.

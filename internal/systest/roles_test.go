@@ -3,11 +3,13 @@ package systest
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/internal/buildtest"
 	"github.com/dnprelay/dnprelay/internal/natsroles"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/subject"
@@ -204,6 +206,21 @@ func TestNodesWithRoles(t *testing.T) {
 		}
 		return n == 1
 	})
+	dir := t.TempDir()
+	dnpctl := func(role string, args ...string) string {
+		out, err := exec.CommandContext(t.Context(), buildtest.Program(t, "dnpctl"), append(args, dir+"/backup", "--nats-url", as(s, role))...).CombinedOutput()
+		return fmt.Sprint(string(out), err)
+	}
+	eventually(t, "an observer makes a backup", func() bool { return strings.Contains(dnpctl("observer", "backup"), "s: 1 states backed up") })
+	for role, want := range map[string]string{
+		"publisher": "the NATS user may not ask on dnp.v1.nodes",
+		"observer":  "the NATS user may not publish on dnp.v1.publish.s",
+		"admin":     "s: 1 states restored",
+	} {
+		if got := dnpctl(role, "restore", "--replace"); !strings.Contains(got, want) {
+			t.Errorf("%s restores: got %s, want %q", role, got, want)
+		}
+	}
 	for _, p := range []*process{r, e} {
 		p.term()
 		p.ends(0)

@@ -1,7 +1,12 @@
 package payload
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/binary"
+	"io"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -186,7 +191,11 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	if s.IsNull(i) {
 		e.null()
 	} else {
-		e.structValue(v.Type, v.Struct, s.Values.Value(i))
+		enc, start := s.Values.Value(i), len(e.b)
+		e.structValue(v.Type, v.Struct, enc)
+		if e.form == JSON && lossy(e.b[start:], v.Type, enc) {
+			e.textField("raw", base64.StdEncoding.EncodeToString(enc))
+		}
 	}
 	e.structFields(v.Struct)
 	e.floatField("precision", v.Precision)
@@ -196,6 +205,52 @@ func (e *emitter) putValue(s *replication.State, i int) {
 	}
 	e.bounds(v.Type, v.Bounds)
 	e.end()
+}
+
+// WriteStored writes the ops that make what a copy has, each on a line of JSON: named interests, states in the order of
+// their keys, and the groups and eyes of clients. It returns how many ops and how many states there are. The caller looks for errors of w.
+func WriteStored(w io.Writer, c *replication.Stored) (ops, states int) {
+	e := newEmitter(JSON, nil)
+	write := func() {
+		_, _ = w.Write(append(e.b, '\n'))
+		e = newEmitter(JSON, e.b[:0])
+		ops++
+	}
+	interests, groups, eyes := c.Beside()
+	for _, name := range interests {
+		if x := c.Store.Interest(name); x != nil { // else it is of a later release
+			e.object()
+			e.textField("op", "interest")
+			e.textField("name", name)
+			e.interestFields(x)
+			e.end()
+			write()
+		}
+	}
+	all := c.Store.List("", math.MaxInt).States
+	for _, st := range all {
+		e.put(st, c.Store.Interest)
+		write()
+	}
+	for _, client := range groups {
+		op := Op{Op: "group", Client: client, Join: slices.Sorted(slices.Values(c.Store.Groups(client)))}
+		e.b = op.Append(e.b)
+		write()
+	}
+	for _, client := range eyes {
+		op := Op{Op: "eye", Client: client, At: eyesText(c.Store.Eyes(client))}
+		e.b = op.Append(e.b)
+		write()
+	}
+	return ops, len(all)
+}
+
+// lossy reports whether the JSON of a value says less than its bytes.
+func lossy(text []byte, t wire.ValueType, enc []byte) bool {
+	if text[0] == '"' {
+		return t.Kind() == wire.KindString && !utf8.Valid(enc[2:])
+	}
+	return bytes.Contains(text, []byte("null")) // a number that is not finite, or a field with this name, which costs a few bytes
 }
 
 func (e *emitter) access(a replication.Access) {

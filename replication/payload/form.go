@@ -232,7 +232,7 @@ func (l *list) member() (name string, n node, err *replication.Error) {
 var fieldNames = [...]string{
 	"op", "ops", "atomic", "key", "message", "describe", "farewell", "access", "audience", "values", "client", "join", "leave", "reason",
 	"name", "type", "value", "precision", "nullable", "null", "writers", "all", "groups", "clients", "except",
-	"after", "max", "priority", "lod", "rate", "min", "finite", "fields",
+	"after", "max", "priority", "lod", "rate", "min", "finite", "fields", "raw",
 	"interest", "at", "axes", "bands", "within", "beyond", "events", "ttl", "as_of",
 }
 

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -180,19 +181,41 @@ func (e *emitter) interest(name string, x *replication.Interest) {
 		e.textField("interest", name)
 	case x != nil:
 		e.key("interest").object()
-		e.textField("at", x.At)
-		e.textField("axes", x.Axes.String())
-		writeList(e, "bands", x.Bands, func(b *replication.Band) {
-			e.object()
-			e.floatField("within", b.Within)
-			e.floatField("precision", b.Precision)
-			e.floatField("rate", b.Rate)
-			e.end()
-		})
-		if x.Unlink {
-			e.textField("beyond", "unlink")
-		}
-		e.flag("events", x.Events)
+		e.interestFields(x)
 		e.end()
 	}
+}
+
+// eyesText returns the eyes of a client.
+func eyesText(eyes []replication.Eye) []byte {
+	var all []any // in JSON null for none
+	for _, x := range eyes {
+		switch {
+		case x.Key == "":
+			all = append(all, [3]float64{x.At.X, x.At.Y, x.At.Z})
+		case x.Value == "":
+			all = append(all, x.Key)
+		default:
+			all = append(all, x.Key+"#"+x.Value)
+		}
+	}
+	text, _ := json.Marshal(all) // never fails for keys and finite numbers
+	return text
+}
+
+// interestFields writes what an interest says.
+func (e *emitter) interestFields(x *replication.Interest) {
+	e.textField("at", x.At)
+	e.textField("axes", x.Axes.String())
+	writeList(e, "bands", x.Bands, func(b *replication.Band) {
+		e.object()
+		e.floatField("within", b.Within)
+		e.floatField("precision", b.Precision)
+		e.floatField("rate", b.Rate)
+		e.end()
+	})
+	if x.Unlink {
+		e.textField("beyond", "unlink")
+	}
+	e.flag("events", x.Events)
 }

@@ -275,7 +275,7 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 		v.Name = strings.Clone(v.Name)
 		what = "value " + strconv.Quote(v.Name)
 	}
-	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields", "as_of")
+	f.only(what, "name", "type", "value", "precision", "nullable", "null", "min", "max", "finite", "rate", "fields", "as_of", "raw")
 	if f.err != nil {
 		return f.err
 	}
@@ -291,6 +291,8 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	}
 	optional(&f, "null", kindAny, &v.Null, substitute(&v.ValueDef))
 	v.Bounds = parseBounds(v.Type, &f)
+	raw := replication.Encoded{Type: v.Type}
+	hasRaw := optional(&f, "raw", kindString, &raw.Value, rawValue)
 	if only, ok := f.get("as_of"); ok && only.isNull() {
 		v.Only = replication.Condition{} // even if the put has one
 	} else {
@@ -299,10 +301,22 @@ func putValue(v *replication.PutValue, index int, n node) *replication.Error {
 	if f.err != nil {
 		return f.err.In(what)
 	}
-	if content, ok := f.get("value"); ok {
+	if content, ok := f.get("value"); hasRaw {
+		v.Value = raw
+	} else if ok {
 		v.Value = content.literal()
 	}
 	return nil
+}
+
+// rawValue parses the bytes of a value. Whether they are one, the store says.
+func rawValue(name string, n node) ([]byte, *replication.Error) {
+	s, err := n.text()
+	p, ok := decodeBase64(s)
+	if err == nil && !ok {
+		err = badRequest("field %q: want base64, got %q", name, clip(s))
+	}
+	return p, err
 }
 
 // parseBounds parses what clients may write into a value of type t. It returns nil if no bound

@@ -6,11 +6,13 @@ import (
 	"flag"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dnprelay/dnprelay/dnp/wire"
+	"github.com/dnprelay/dnprelay/replication"
 	"github.com/x448/float16"
 )
 
@@ -254,5 +256,49 @@ func TestNotANumberIsNull(t *testing.T) {
 	}
 	if got := AppendValue(nil, wire.TypeString, []byte{2, 0, 'a', 0xff}); string(got) != `"a�"` {
 		t.Errorf("a string that is not UTF-8: got %s", got)
+	}
+}
+
+// Values that JSON cannot express have their bytes in raw, so that what a get answers makes the same state.
+func TestRawComesBack(t *testing.T) {
+	rnd := newRand(t)
+	for range 300 {
+		op := randomPut(rnd)
+		for i := range op.Values {
+			v := &op.Values[i]
+			enc := randomValue(rnd, v.Type)
+			if v.Type == wire.TypeString {
+				enc = append([]byte{3, 0}, 'a', byte(rnd.Uint32()), byte(rnd.Uint32()))
+			}
+			if f := v.Type; f.Kind() == wire.KindFloat && rnd.IntN(2) == 0 {
+				for c := range slices.Chunk(enc, f.Width()) {
+					copy(c[f.Width()-2:], "\xff\xff") // NaN
+				}
+			}
+			v.Value = replication.Encoded{Type: v.Type, Value: enc}
+		}
+		before := listed(t, &op)
+		text := putText(t, &op)
+		back := mustParse(t, text, "").Ops[0]
+		after := listed(t, &back)
+		for i := range op.Values {
+			if a, b := before.Values.Value(i), after.Values.Value(i); string(a) != string(b) {
+				t.Fatalf("value %d: % x became % x in %s", i, a, b, text)
+			}
+		}
+	}
+	for _, body := range []string{
+		`{"op":"put","key":"k","values":[{"type":"uint8","raw":"?"}]}`, `{"op":"put","key":"k","values":[{"type":"uint8","raw":1}]}`,
+	} {
+		if _, err := JSON.Parse([]byte(body), "k"); err == nil || err.Code != replication.CodeBadRequest {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	p := newPublisher(t)
+	p.want(`{"op":"put","key":"k","values":[{"type":"uint8","raw":"AAA="}]}`, `"code":"type_mismatch","message":"value \"0\": want uint8"`)
+	p.want(`{"op":"put","key":"k","values":[{"type":"string","raw":"BQBh"}]}`, `"code":"type_mismatch"`)
+	p.want(`{"op":"put","key":"k","values":[{"type":"uint8","value":1,"raw":"BQ=="}]}`, `"seq":`)
+	if got := p.get(); !strings.Contains(got, `{"type":"uint8","value":5}`) {
+		t.Errorf("raw does not take the place of value: %s", got)
 	}
 }
