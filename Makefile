@@ -198,6 +198,10 @@ torture-store: ## Stop NATS servers while a relay loads its shards, STORETRIES (
 torture-store-quick: ## One such try with one server, in less than a minute
 	$(GO) test ./internal/systest -count=1 -timeout 20m -run '^TestTortureStore$$' -v -store-tries 1 $(ARGS)
 
+.PHONY: drill
+drill: ## Do what deploy/RUNBOOK.md says about NATS under players: power cut, slow servers, a lost server, a new password, one server to three to five, in 3 minutes
+	$(GO) test ./internal/systest -count=1 -timeout 30m -run '^Test(Drill|Grow)$$' -drill -v $(ARGS)
+
 .PHONY: upgrade-test
 upgrade-test: testbed ## Stop the last release under load and start the tree on what it stored, UPGRADEROUNDS (2) times, 2 minutes; needs redis-server and git history
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)
