@@ -155,9 +155,9 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// TestSecondUsers requires that the servers know both users of a role, and that its nodes use the second one.
+// TestSecondUsers requires that the servers know both users of a role, and that its nodes use the second one only if that is said.
 func TestSecondUsers(t *testing.T) {
-	all := mustRender(t, "--set", "nats.secondUsers={edge}")
+	all := mustRender(t, "--set", "nats.secondUsers.edge=used,nats.secondUsers.relay=known")
 	conf := find[core.ConfigMap](t, all, "r1-nats").Data["secure.conf"]
 	for _, user := range []string{"edge", "edge2"} {
 		line := fmt.Sprintf("{ user: %s, password: $NATS_%s_PASSWORD, permissions: $edge_rights }", user, strings.ToUpper(user))

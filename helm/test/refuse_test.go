@@ -41,7 +41,7 @@ func TestRefused(t *testing.T) {
 		"no NATS":                  {"nats.enabled=false", []string{"nats.enabled=false needs externalNats.url"}},
 		"a password in values":     {"nats.enabled=false,externalNats.url=nats://a:b@c:4222", []string{"externalNats", "url"}},
 		"two servers":              {"nats.replicas=2", []string{"nats.replicas=2: want 1, 3 or 5"}},
-		"a user without a role":    {"nats.secondUsers={sys}", []string{"nats", "secondUsers"}},
+		"a user without a role":    {"nats.secondUsers.sys=known", []string{"nats", "secondUsers"}},
 		"more streams":             {"relay.config.storeStreams=8", []string{"storeStreams=8 is refused"}},
 		"two Redis":                {"externalRedis.url=redis://a:6379", []string{"redis.enabled=true and externalRedis are both given"}},
 		"Redis without a use":      {"edge.config.sessionDurability=none", []string{"edge.config.sessionDurability is not log"}},

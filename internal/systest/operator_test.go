@@ -31,22 +31,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-var drill = flag.Bool("drill", false, "run TestDrill and TestGrow")
-
-// TestRotate changes the password of the edges as deploy/RUNBOOK.md says, while players play.
-func TestRotate(t *testing.T) {
-	t.Parallel()
-	o := newSite(t, 1, 1, 1)
-	o.play()
-	o.rotateEdge()
-	o.plays("the password of the edges has changed")
-	o.unbroken()
-}
+var drill = flag.Bool("drill", false, "run TestDrill")
 
 // TestGrow does what deploy/RUNBOOK.md says about the servers of NATS, with a deployment that plays: one server becomes three, one of
 // them is lost for good and replaced, the password of the edges changes, and three servers become five, of which two die.
 func TestGrow(t *testing.T) {
-	o := newDrill(t, 1, 1, 1)
+	t.Parallel()
+	o := newSite(t, 1, 1, 1)
 	o.play()
 	o.oneBecomesThree()
 	o.plays("three servers have taken the place of one")
@@ -62,7 +53,10 @@ func TestGrow(t *testing.T) {
 // TestDrill is what an operator should have done once before players come: a deployment of three NATS servers, two relays and two edges
 // loses its power and starts with slow servers; a NATS server is lost for good and replaced; the password of the edges changes.
 func TestDrill(t *testing.T) {
-	o := newDrill(t, 3, 2, 2)
+	if !*drill {
+		t.Skip("it takes -drill, because it takes a minute or more; make drill runs it")
+	}
+	o := newSite(t, 3, 2, 2)
 	o.play()
 	o.powerCut()
 	o.plays("the power was cut")
@@ -72,13 +66,6 @@ func TestDrill(t *testing.T) {
 	o.rotateEdge()
 	o.plays("the password of the edges has changed")
 	o.unbroken()
-}
-
-func newDrill(t *testing.T, servers, relays, edges int) *site {
-	if !*drill {
-		t.Skip("it takes -drill, because it takes a minute or more; make drill runs it")
-	}
-	return newSite(t, servers, relays, edges)
 }
 
 // A site is a deployment by hand, of processes on this machine, as deploy/README.md and deploy/nats/README.md describe it.
@@ -336,17 +323,12 @@ func askReady(web string) (h telemetry.Health, err error) {
 	return h, json.NewDecoder(answer.Body).Decode(&h)
 }
 
-// restart ends a node in order and starts it with other flags.
-func (o *site) restart(p *process, name string, change ...string) *process {
+// begin starts a relay with this number of --replicas.
+func (o *site) begin(name, replicas string) *process {
 	o.Helper()
-	for i := 0; i < len(change); i += 2 {
-		o.nodes[name][slices.Index(o.nodes[name], change[i])+1] = change[i+1]
-	}
-	p.term()
-	p.ends(0)
-	p = start(o.T, o.nodes[name][0], o.nodes[name][1:]...)
-	o.nodeReady(name, o.webs[name])
-	return p
+	flags := o.nodes[name]
+	flags[slices.Index(flags, "--replicas")+1] = replicas
+	return start(o.T, flags[0], flags[1:]...)
 }
 
 // connectPlayers gives each edge two players.
@@ -516,6 +498,10 @@ const closed = "NATS_RELAY_PASSWORD: closed\nNATS_EDGE_PASSWORD: closed\nNATS_PU
 
 // oneBecomesThree is "One NATS server becomes three".
 func (o *site) oneBecomesThree() {
+	for _, r := range o.relays {
+		r.term()
+		r.ends(0)
+	}
 	o.edit("secure.conf", `^`, closed)
 	o.reload("n1")
 	js := jetStream(o.T, o.as("admin"))
@@ -546,10 +532,10 @@ func (o *site) oneBecomesThree() {
 	o.awaitCopies(js, "")
 	o.edit("secure.conf", closed, "")
 	o.reload("n1", "n2", "n3")
-	o.ready()
-	for i, r := range o.relays {
-		o.relays[i] = o.restart(r, fmt.Sprint("r", i+1), "--replicas", "3")
+	for i := range o.relays {
+		o.relays[i] = o.begin(fmt.Sprint("r", i+1), "3")
 	}
+	o.ready()
 }
 
 // A savedStream is a backup of a stream, as `nats stream backup` makes it.
@@ -604,8 +590,14 @@ func (o *site) restore(nc *nats.Conn, stream string, s savedStream, replicas int
 	o.call(nc, "STREAM.RESTORE."+stream, map[string]any{"config": config, "state": s.state}, &answer)
 	for _, chunk := range append(s.chunks, nil) {
 		m, err := nc.Request(answer.Deliver, chunk, patience)
-		if err != nil || strings.Contains(string(m.Data), `"error"`) {
-			o.Fatalf("restore of %s: %v %s", stream, err, m.Data)
+		for end := time.Now().Add(patience); errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			m, err = nc.Request(answer.Deliver, chunk, patience) // the server of this connection does not know yet that another one listens
+		}
+		if err != nil {
+			o.Fatalf("restore of %s: %v", stream, err)
+		}
+		if strings.Contains(string(m.Data), `"error"`) {
+			o.Fatalf("restore of %s: %s", stream, m.Data)
 		}
 	}
 }
@@ -703,7 +695,10 @@ func (o *site) threeBecomeFive() {
 	}
 	o.awaitCopies(js, "")
 	for i, r := range o.relays {
-		o.relays[i] = o.restart(r, fmt.Sprint("r", i+1), "--replicas", "5")
+		r.term()
+		r.ends(0)
+		o.relays[i] = o.begin(fmt.Sprint("r", i+1), "5")
+		o.ready()
 	}
 	o.servers["n1"].kill()
 	o.servers["n2"].kill()

@@ -21,7 +21,7 @@ sent to one that has just died. */}}
 {{- $root := .root }}
 {{- $e := $root.Values.externalNats }}
 {{- $secret := default $e.existingSecret (get $e.existingSecrets .role) }}
-{{- $user := ternary (printf "%s2" .role) .role (has .role $root.Values.nats.secondUsers) }}
+{{- $user := ternary (printf "%s2" .role) .role (eq (get $root.Values.nats.secondUsers .role) "used") }}
 {{- if $root.Values.nats.enabled }}
 - name: DNP_NATS_URL
   value: {{ include "dnprelay.natsBundled" $root | quote }}

@@ -22,7 +22,7 @@ labels:
 {{- end }}
 
 {{/* Users of the servers, each with a password in the Secret; secure.conf says what they may do. */}}
-{{- define "nats.users" -}}relay edge publisher observer admin sys{{ range .Values.secondUsers }} {{ . }}2{{ end }}{{- end }}
+{{- define "nats.users" -}}relay edge publisher observer admin sys{{ range $role, $_ := .Values.secondUsers }} {{ $role }}2{{ end }}{{- end }}
 
 {{/* A file of this chart with the prefix and the shards of this deployment, and the second users. A single
 server has no cluster block. The tag of a server is in a file of its own. */}}
@@ -33,7 +33,7 @@ server has no cluster block. The tag of a server is in a file of its own. */}}
 {{- $text = $text | replace "server_tags: $NATS_LOG_COPY\n" "" }}
 {{- if eq (int .root.Values.replicas) 1 }}{{ $text = regexReplaceAll "(?s)\ncluster \\{.*?\n\\}\n" $text "\n" }}{{ end }}
 {{- end }}
-{{- if eq .name "secure.conf" }}{{ range $role := .root.Values.secondUsers }}
+{{- if eq .name "secure.conf" }}{{ range $role, $_ := .root.Values.secondUsers }}
 {{- $text = regexReplaceAll (printf `(?m)^( *\{ user: )%s(, password: \$NATS_)%s(_PASSWORD.*)$` $role (upper $role)) $text (printf "$0\n${1}%s2${2}%s2${3}" $role (upper $role)) }}
 {{- end }}{{ end }}
 {{- $text }}
