@@ -203,6 +203,10 @@ torture-store-quick: ## One such try with one server, in less than a minute
 lease-times: ## Measure takeovers of LEASETRIES (100) killed and as many stopped relays, starts and outages with one NATS server and with three, in an hour on an idle machine (ARGS="-lease-alive 1h" adds two hours beside load)
 	for servers in 1 3; do for shards in 64 512; do $(GO) test ./internal/systest -count=1 -timeout 4h -run '^TestLeaseTimes$$' -v -lease-tries $(LEASETRIES) -lease-servers $$servers -lease-shards $$shards $(ARGS) || exit 1; done; done
 
+.PHONY: drill
+drill: ## Do what deploy/RUNBOOK.md says under players: the power is cut, NATS comes back slow, a server is lost and replaced, a password changes, in 2 minutes
+	$(GO) test ./internal/systest -count=1 -timeout 30m -run '^TestDrill$$' -drill -v $(ARGS)
+
 .PHONY: upgrade-test
 upgrade-test: testbed ## Stop the last release under load and start the tree on what it stored, UPGRADEROUNDS (2) times, 2 minutes; needs redis-server and git history
 	bin/testbed upgrade-test -json tmp/upgrade-test.json -rounds $(UPGRADEROUNDS) $(ARGS)

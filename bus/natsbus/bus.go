@@ -29,6 +29,7 @@ type Bus struct {
 	connected  atomic.Bool
 	payloadMax atomic.Int64
 	moved      atomic.Int64 // Unix nanoseconds of the last Move
+	refusedAt  atomic.Int64 // Unix nanoseconds of the last refusal of the credentials that OnError heard of
 	counters   counters
 	requests   requests
 	shared     chan *nats.Msg // of the shared subscriptions
@@ -215,6 +216,13 @@ func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	}
 	if sub != nil {
 		err = fmt.Errorf("subscription %s: %w", sub.Subject, err)
+	}
+	if refused(err) { // as at each attempt from now on
+		now := time.Now().UnixNano()
+		if last := b.refusedAt.Load(); last != 0 && now-last < int64(dialReport) {
+			return
+		}
+		b.refusedAt.Store(now)
 	}
 	b.cfg.OnError(err)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -448,5 +450,62 @@ func TestRedacted(t *testing.T) {
 		if got := Redacted(urls); got != want {
 			t.Errorf("%q is shown as %q, want %q", urls, got, want)
 		}
+	}
+}
+
+// TestRefusals changes the credentials of a client in their file while the server refuses the former ones, which the client reports
+// once, and not at each attempt.
+func TestRefusals(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "login")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, ok := range map[string]bool{"a:b": true, "a:b:c\n": true, "": false, "a": false, ":b": false, "a:": false, "a:b\nc:d": false} {
+		if write(text); (CheckCredentials(file) == nil) != ok {
+			t.Errorf("CheckCredentials of %q: %v", text, CheckCredentials(file))
+		}
+	}
+	write("former:secret\n")
+	users := []*server.User{{Username: "former", Password: "secret"}}
+	c := natstest.Start(t, 1, func(o *server.Options) { o.Users = users })
+	var errs, refusals atomic.Int64
+	changes := make(chan bool, 16)
+	b, err := Connect(Config{URL: c.URL(), Security: Security{Credentials: file}, OnError: func(err error) {
+		errs.Add(1)
+		if errors.Is(err, nats.ErrAuthorization) {
+			refusals.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.OnChange(func(connected bool) { changes <- connected })
+	users = []*server.User{{Username: "next", Password: "with:colon"}}
+	c.Stop(0)
+	changed := func(connected bool) {
+		t.Helper()
+		select {
+		case is := <-changes:
+			if is != connected {
+				t.Fatalf("connected: %v, want %v", is, connected)
+			}
+		case <-time.After(patience):
+			t.Fatalf("connected is not %v within %v", connected, patience)
+		}
+	}
+	changed(false)
+	c.Restart(t, 0)
+	for end := time.Now().Add(patience); b.Stats().Errors < 3; time.Sleep(time.Millisecond) { // three attempts with the former ones
+		if time.Now().After(end) {
+			t.Fatal("the server does not refuse the former credentials")
+		}
+	}
+	write("next:with:colon\n")
+	changed(true)
+	if errs.Load() != 1 || refusals.Load() != 1 {
+		t.Errorf("the client reports %d errors, %d of them refusals, want one", errs.Load(), refusals.Load())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/bus/natsconn"
@@ -92,7 +94,7 @@ func (c Config) options() []nats.Option {
 type Security struct {
 	// User and Password are for a server whose URL has neither, so that they need no escaping.
 	User, Password string
-	// Credentials is the path of a credentials file.
+	// Credentials is the path of a credentials file of NATS, or of a file with the one line USER:PASSWORD.
 	Credentials string
 	// NKey is the path of a file with the seed of an NKey.
 	NKey string
@@ -102,12 +104,18 @@ type Security struct {
 	CA, Cert, Key string
 }
 
-// Options returns the options of the client library. It reads the files at each new connection.
+// Options returns the options of the client library. It reads the files at each new connection, so that a credential changes
+// without a restart. An NKey does not: the file may move, and its key has to stay that of the first connection.
 func (s Security) Options() (all []nats.Option) {
 	if s.User != "" {
 		all = append(all, nats.UserInfo(s.User, s.Password))
 	}
-	if s.Credentials != "" {
+	if _, _, err := login(s.Credentials); err == nil {
+		all = append(all, nats.UserInfoHandler(func() (user, password string) {
+			user, password, _ = login(s.Credentials) // without a file the server refuses, and the client comes again
+			return user, password
+		}))
+	} else if s.Credentials != "" {
 		all = append(all, nats.UserCredentials(s.Credentials))
 	}
 	if s.NKey != "" {
@@ -128,11 +136,27 @@ func (s Security) Options() (all []nats.Option) {
 	return all
 }
 
-// CheckCredentials returns what is wrong with a credentials file.
+// login returns the user and the password of a file with the one line USER:PASSWORD.
+func login(file string) (user, password string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	user, password, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
+	if !ok || user == "" || password == "" || strings.ContainsAny(user+password, "\r\n") {
+		return "", "", errors.New("want one line, USER:PASSWORD")
+	}
+	return user, password, nil
+}
+
+// CheckCredentials returns what is wrong with a file of credentials.
 func CheckCredentials(file string) error {
+	if _, _, err := login(file); err == nil {
+		return nil
+	}
 	o := nats.GetDefaultOptions()
 	if err := nats.UserCredentials(file)(&o); err != nil {
-		return fmt.Errorf("%s has no credentials: %w", file, err)
+		return fmt.Errorf("%s has no credentials, and not the one line USER:PASSWORD: %w", file, err)
 	}
 	if _, err := o.SignatureCB([]byte("nonce")); err != nil {
 		return fmt.Errorf("%s has no usable seed: %w", file, err)

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -154,6 +155,29 @@ func TestPublic(t *testing.T) {
 	}
 }
 
+// TestSecondUsers requires that the servers know both users of a role, and that its nodes use the second one only if that is said.
+func TestSecondUsers(t *testing.T) {
+	all := mustRender(t, "--set", "nats.secondUsers.edge=used,nats.secondUsers.relay=known")
+	conf := find[core.ConfigMap](t, all, "r1-nats").Data["secure.conf"]
+	for _, user := range []string{"edge", "edge2"} {
+		line := fmt.Sprintf("{ user: %s, password: $NATS_%s_PASSWORD, permissions: $edge_rights }", user, strings.ToUpper(user))
+		if secret := find[core.Secret](t, all, "r1-nats-auth").Data[user]; strings.Count(conf, line) != 1 || len(secret) != 32 {
+			t.Errorf("want once %q in this, and a password of 32 bytes, which has %d:\n%s", line, len(secret), conf)
+		}
+	}
+	server := find[apps.StatefulSet](t, all, "r1-nats").Spec.Template.Spec.Containers[0]
+	if v := variable(server.Env, "NATS_EDGE2_PASSWORD"); v.ValueFrom == nil || v.ValueFrom.SecretKeyRef.Key != "edge2" {
+		t.Errorf("a server gets the password from %+v", v)
+	}
+	edges, relays := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec.Template, find[apps.StatefulSet](t, all, "r1-dnprelay-relay").Spec.Template
+	for want, pods := range map[string]core.PodTemplateSpec{"edge2": edges, "relay": relays} {
+		env := pods.Spec.Containers[0].Env
+		if user, key := variable(env, "DNP_NATS_USER").Value, variable(env, "DNP_NATS_PASSWORD").ValueFrom.SecretKeyRef.Key; user != want || key != want {
+			t.Errorf("a node logs in as %s with the password of %s, want %s", user, key, want)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	all := mustRender(t)
 	edge, relay := find[apps.Deployment](t, all, "r1-dnprelay-edge").Spec, find[apps.StatefulSet](t, all, "r1-dnprelay-relay").Spec
@@ -164,8 +188,11 @@ func TestDefaults(t *testing.T) {
 	if !slices.Contains(c.Args, "--replicas=3") || !slices.Contains(envValues(c), "921MiB") {
 		t.Errorf("a relay starts with %q, %q", c.Args, c.Env)
 	}
-	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["nats-server.conf"], "include ./roles.conf") || conf["roles.conf"] == "" {
+	if conf := find[core.ConfigMap](t, all, "r1-nats").Data; !strings.Contains(conf["r1-nats-2.conf"], "include ./secure.conf") || conf["roles.conf"] == "" {
 		t.Error("NATS has no permissions")
+	}
+	if claims := find[apps.StatefulSet](t, all, "r1-nats").Spec.VolumeClaimTemplates; len(claims) != 1 || claims[0].Spec.Resources.Requests.Storage().String() != "4Gi" {
+		t.Errorf("NATS has the volumes %+v, want one of 4Gi for each server", claims)
 	}
 	gossip := find[core.Service](t, all, "r1-dnprelay-gossip").Spec
 	if gossip.ClusterIP != "None" || !gossip.PublishNotReadyAddresses || len(gossip.Ports) != 2 || gossip.Ports[0].Protocol == gossip.Ports[1].Protocol {

@@ -151,4 +151,11 @@ func TestNotes(t *testing.T) {
 			t.Errorf("the notes lack %q: %s", want, text)
 		}
 	}
+	const warning = "WARNING: states and sessions are lost when all NATS pods are gone at once"
+	for disks, want := range map[string]bool{"true": false, "false": true} {
+		text := notesOf(t, []string{"--set", "nats.persistence.enabled=" + disks}, `"dnprelay/templates/NOTES.txt" .`)[0]
+		if strings.Contains(text, warning) != want {
+			t.Errorf("with nats.persistence.enabled=%s the notes warn: %v", disks, !want)
+		}
+	}
 }

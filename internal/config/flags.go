@@ -56,7 +56,7 @@ type NATS struct {
 	NATSURL       string `name:"nats-url" env:"DNP_NATS_URL" default:"nats://127.0.0.1:4222" placeholder:"URL,..." help:"NATS servers (default nats://127.0.0.1:4222)."`
 	NATSUser      string `name:"nats-user" env:"DNP_NATS_USER" placeholder:"NAME" help:"User for NATS servers whose URL names none."`
 	NATSPassword  string `name:"nats-password" env:"DNP_NATS_PASSWORD" placeholder:"PASSWORD" help:"Password of --nats-user. Prefer the variable: other users of the machine can see arguments."`
-	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" want:"file" help:"NATS credentials file; empty = none."`
+	NATSCreds     string `name:"nats-creds" env:"DNP_NATS_CREDS" placeholder:"FILE" want:"file" help:"NATS credentials file, or a file with the line USER:PASSWORD, read again for each connection; empty = none."`
 	NATSNKey      string `name:"nats-nkey" env:"DNP_NATS_NKEY" placeholder:"FILE" want:"file" help:"File with the seed of a NATS NKey; empty = none."`
 	NATSCA        string `name:"nats-ca" env:"DNP_NATS_CA" placeholder:"FILE" want:"file" help:"PEM file with the authorities that sign the certificates of NATS servers, for tls:// URLs; empty = the authorities of the system."`
 	NATSCert      string `name:"nats-cert" env:"DNP_NATS_CERT" placeholder:"FILE" want:"file" help:"PEM file with the certificate to present to NATS servers; empty = none."`

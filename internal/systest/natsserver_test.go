@@ -39,7 +39,6 @@ const natsServerEnv = "DNPRELAY_TEST_NATS_SERVER"
 func natsServer(conf string) int {
 	opts, err := server.ProcessConfigFile(conf)
 	if err == nil {
-		opts.NoSigs = true
 		var s *server.Server
 		if s, err = server.NewServer(opts); err == nil {
 			s.ConfigureLogger()

@@ -25,6 +25,7 @@ const natsFolder = "../../helm/relay/charts/nats/files"
 // users' names behind "secret-of-".
 func roleServer(t *testing.T, conf string, env []string, accounts ...string) *server.Server {
 	t.Helper()
+	env = append(env, "NATS_SYS_PASSWORD=secret-of-sys")
 	for _, account := range append(accounts, "") {
 		for _, r := range natsroles.Table(natsroles.Config{}) {
 			name := strings.TrimPrefix(account+"_"+r.Name, "_")

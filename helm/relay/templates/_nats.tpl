@@ -21,13 +21,14 @@ sent to one that has just died. */}}
 {{- $root := .root }}
 {{- $e := $root.Values.externalNats }}
 {{- $secret := default $e.existingSecret (get $e.existingSecrets .role) }}
+{{- $user := ternary (printf "%s2" .role) .role (eq (get $root.Values.nats.secondUsers .role) "used") }}
 {{- if $root.Values.nats.enabled }}
 - name: DNP_NATS_URL
   value: {{ include "dnprelay.natsBundled" $root | quote }}
 - name: DNP_NATS_USER
-  value: {{ .role }}
+  value: {{ $user }}
 - name: DNP_NATS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "dnprelay.natsSecret" $root }}, key: {{ .role }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "dnprelay.natsSecret" $root }}, key: {{ $user }}}}
 {{- else if and $secret (eq $e.login "url") }}
 - name: DNP_NATS_URL
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: url}}

@@ -21,23 +21,25 @@ labels:
 {{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ default .Chart.AppVersion $i.tag }}{{ end }}
 {{- end }}
 
-{{/* Users of the servers; roles.conf has their permissions. */}}
-{{- define "nats.roles" -}}relay edge publisher observer admin{{- end }}
+{{/* Users of the servers, each with a password in the Secret; secure.conf says what they may do. */}}
+{{- define "nats.users" -}}relay edge publisher observer admin sys{{ range $role, $_ := .Values.secondUsers }} {{ $role }}2{{ end }}{{- end }}
 
-{{/* A file of this chart with the prefix and the shards of this deployment. A single
-server has no cluster block; all servers have the roles. The tag of a server is in a file of its own. */}}
+{{/* A file of this chart with the prefix and the shards of this deployment, and the second users. A single
+server has no cluster block. The tag of a server is in a file of its own. */}}
 {{- define "nats.file" -}}
 {{- $text := .root.Files.Get (printf "files/%s" .name) | replace "\"dnp.v1." (printf "\"%s." .root.Values.global.subjectPrefix)
   | replace "partition(64," (printf "partition(%d," (int .root.Values.global.shards)) }}
 {{- if eq .name "nats-server.conf" }}
 {{- $text = $text | replace "server_tags: $NATS_LOG_COPY\n" "" }}
 {{- if eq (int .root.Values.replicas) 1 }}{{ $text = regexReplaceAll "(?s)\ncluster \\{.*?\n\\}\n" $text "\n" }}{{ end }}
-{{- if not (contains "include ./roles.conf" $text) }}{{ $text = printf "%s\ninclude ./roles.conf\n" $text }}{{ end }}
 {{- end }}
+{{- if eq .name "secure.conf" }}{{ range $role, $_ := .root.Values.secondUsers }}
+{{- $text = regexReplaceAll (printf `(?m)^( *\{ user: )%s(, password: \$NATS_)%s(_PASSWORD.*)$` $role (upper $role)) $text (printf "$0\n${1}%s2${2}%s2${3}" $role (upper $role)) }}
+{{- end }}{{ end }}
 {{- $text }}
 {{- end }}
 
-{{- define "nats.files" -}}nats-server.conf mappings.conf roles.conf{{- end }}
+{{- define "nats.files" -}}secure.conf nats-server.conf mappings.conf roles.conf{{- end }}
 
 {{- define "nats.routes" -}}
 {{- $name := include "dnprelay.release" . }}
