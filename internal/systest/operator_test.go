@@ -51,16 +51,21 @@ func TestGrow(t *testing.T) {
 }
 
 // TestDrill is what an operator should have done once before players come: a deployment of three NATS servers, two relays and two edges
-// loses its power and starts with slow servers; a NATS server is lost for good and replaced; the password of the edges changes.
+// loses its power and starts with slow servers; a space gets back what it had yesterday; a NATS server is lost for good and replaced; the password of the
+// edges changes.
 func TestDrill(t *testing.T) {
 	if !*drill {
 		t.Skip("it takes -drill, because it takes a minute or more; make drill runs it")
 	}
 	o := newSite(t, 3, 2, 2)
 	o.play()
+	o.dnpctl("backup", filepath.Join(o.dir, "yesterday"))
+	yesterday := o.value
+	o.play()
 	o.powerCut()
 	o.plays("the power was cut")
-	// Restoring a space from a backup belongs here.
+	o.restoreSpace("space0", yesterday)
+	o.plays("a space had the values of yesterday")
 	o.lose("n3", "n4")
 	o.plays("a server was replaced")
 	o.rotateEdge()
@@ -491,6 +496,33 @@ func (o *site) awaitCopies(js jetstream.JetStream, gone string) {
 			o.Fatalf("of %d streams, not on all servers:\n%s", len(all), last)
 		}
 	}
+}
+
+// dnpctl runs a command as user admin.
+func (o *site) dnpctl(args ...string) {
+	o.Helper()
+	o.write("admin.login", "admin:secret-of-admin")
+	start(o.T, "dnpctl", append(args, "--nats-url", "nats://"+strings.Join(o.listens, ",nats://"), "--nats-creds", filepath.Join(o.dir, "admin.login"))...).ends(0)
+}
+
+// restoreSpace is "A space from yesterday", for the space of the players, which had a value. The others keep theirs.
+func (o *site) restoreSpace(space string, value int) {
+	o.Helper()
+	now := o.value
+	o.dnpctl("restore", filepath.Join(o.dir, "yesterday"), space, "--replace")
+	o.value = value
+	o.see()
+	o.value = now
+	for i := range siteSpaces {
+		want := now
+		if fmt.Sprint("space", i) == space {
+			want = value
+		}
+		if a := o.insist(o.subjects.Get(fmt.Sprint("space", i), ""), ""); !strings.Contains(a, fmt.Sprintf(`"value":%d`, want)) {
+			o.Errorf("after the restore of %s space%d is %s, want the value %d", space, i, a, want)
+		}
+	}
+	o.play()
 }
 
 // closed are lines of secure.conf that keep nodes and game servers away: a variable of a file counts, not that of the environment.
