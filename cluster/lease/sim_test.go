@@ -171,6 +171,7 @@ func (w *world) wipe() {
 				if n.cut { // it cannot know
 					w.net.Schedule(500*time.Millisecond, notice)
 				} else if w.store.made == made {
+					n.knows = made
 					n.lease.Wiped(n.now())
 					n.rewatch()
 				}

@@ -64,7 +64,7 @@ func (c *checker) stores(n *simNode, k keyframe, was version) {
 // reported judges the report that a batch is stored.
 func (c *checker) reported(n *simNode, b *simBatch) {
 	c.batches++
-	if n.made != c.w.store.made {
+	if n.knows != c.w.store.made {
 		return // it was stored in the stream that is gone
 	}
 	for _, k := range b.keyframes {

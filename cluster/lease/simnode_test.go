@@ -32,6 +32,7 @@ type simNode struct {
 	stalled bool // the watch brings nothing
 	pos     int  // of the watch in the log
 	made    int  // the stream that it watches
+	knows   int  // the newest stream of which its lease was told
 	primed  bool // the watch has brought the records that there were
 	watches int  // begun so far
 
@@ -76,6 +77,7 @@ func draw(node string, shard int) uint64 { return cluster.Draw(node, fmt.Sprint(
 func (n *simNode) boot() {
 	n.start++
 	n.alive, n.paused, n.armed, n.hung, n.draining, n.stalled = true, false, false, false, false, false
+	n.knows = n.w.store.made
 	n.asleep, n.batches, n.sending = nil, map[uint64]*simBatch{}, map[uint64][]keyframe{}
 	n.shards, n.former = [simShards]*held{}, [simShards]*held{}
 	var all []int
