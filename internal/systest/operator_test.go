@@ -721,7 +721,12 @@ func (o *site) threeBecomeFive() {
 	js := jetStream(o.T, o.as("admin"))
 	for _, s := range o.streams(js) {
 		s.Config.Replicas = 5
-		if _, err := js.UpdateStream(o.Context(), s.Config); err != nil {
+		var err error
+		eventually(o.T, s.Config.Name+" gets five replicas", func() bool { // "no suitable peers" until the leader has heard of the new servers
+			_, err = js.UpdateStream(o.Context(), s.Config)
+			return err == nil || !strings.Contains(err.Error(), "no suitable peers")
+		})
+		if err != nil {
 			o.Fatalf("%s: %v", s.Config.Name, err)
 		}
 	}
