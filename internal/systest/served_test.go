@@ -63,12 +63,12 @@ func (x *servedTrial) play(why string, comparisons float64) {
 	begun := x.metrics()["dnp_relay_store_comparisons_total"]
 	eventually(x.T, why+": the relay compares its shard", func() bool {
 		for space := range 3 {
-			for range 10 {
+			for range 2 {
 				x.rounds++
 				subject := x.subjects.Publish(fmt.Sprint("s", space), "")
 				x.insist(subject, fmt.Sprintf(`{"op":"put","key":"k%d","values":[{"name":"n","type":"uint32","value":%d}]}`, x.rounds, x.rounds))
 				// the space has one of two rounds ago, unless the relay died before it was stored
-				_ = x.game.Publish(bus.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"op":"remove","key":"k%d"}`, x.rounds-60)})
+				_ = x.game.Publish(bus.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"op":"remove","key":"k%d"}`, x.rounds-12)})
 			}
 		}
 		m := x.metrics()
