@@ -29,8 +29,14 @@ func DeleteStream(t testing.TB, js natsjs.JetStream, name string) {
 		request, cancel := context.WithTimeout(ctx, readyTimeout/4)
 		err := js.DeleteStream(request, name)
 		cancel()
-		if err == nil || gone() {
-			return
+		for ok := gone(); ; ok = gone() { // its server may hear of it later
+			if ok {
+				return
+			}
+			if err != nil || ctx.Err() != nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -428,7 +428,13 @@ func (o *site) plays(after string) {
 		}
 	}
 	o.see()
-	eventually(o.T, fmt.Sprintf("after %s the game server hears the messages of players that were acknowledged", after), func() bool { return o.hear() == nil && len(o.heard) >= o.said })
+	var err error
+	for end := time.Now().Add(patience); len(o.heard) < o.said || err != nil; err = o.hear() {
+		if time.Now().After(end) {
+			o.Fatalf("after %s the game server hears %d of %d messages of players that were acknowledged: %v", after, len(o.heard), o.said, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	o.play()
 	o.Logf("%s: %d values and %d messages are there", after, siteSpaces, len(o.heard))
 }
