@@ -495,7 +495,9 @@ func (o *site) awaitCopies(js jetstream.JetStream, gone string) {
 			if s.Cluster == nil || s.Cluster.Leader == "" || s.Cluster.Leader == gone || len(s.Cluster.Replicas) != s.Config.Replicas-1 ||
 				slices.ContainsFunc(s.Cluster.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline || p.Name == gone }) {
 				last += fmt.Sprintf("%s on %+v\n", s.Config.Name, s.Cluster)
+				continue
 			}
+			last += o.consumersWithout(js, s)
 		}
 		if last == "" && len(all) > 0 {
 			return
@@ -531,6 +533,26 @@ func (o *site) restoreSpace(space string, value int) {
 		}
 	}
 	o.play()
+}
+
+// consumersWithout names the consumers of a stream that are not complete on as many servers as they should be on. One that keeps its former servers
+// loses its quorum with them.
+func (o *site) consumersWithout(js jetstream.JetStream, of *jetstream.StreamInfo) (list string) {
+	stream, err := js.Stream(o.Context(), of.Config.Name)
+	if err != nil {
+		return err.Error()
+	}
+	consumers := stream.ListConsumers(o.Context())
+	for c := range consumers.Info() {
+		want := cmp.Or(c.Config.Replicas, of.Config.Replicas)
+		if c.Cluster == nil || len(c.Cluster.Replicas) != want-1 || slices.ContainsFunc(c.Cluster.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline }) {
+			list += fmt.Sprintf("consumer %s of %s on %+v, want %d servers\n", c.Name, of.Config.Name, c.Cluster, want)
+		}
+	}
+	if err := consumers.Err(); err != nil {
+		list += err.Error()
+	}
+	return list
 }
 
 // closed are lines of secure.conf that keep nodes and game servers away: a variable of a file counts, not that of the environment.
