@@ -201,7 +201,7 @@ func TestBoundsAreStored(t *testing.T) {
 	}
 }
 
-// What is stored of such bounds is shorter than of all others.
+// The store keeps fewer bytes of such bounds than of any others.
 func TestInfiniteAloneIsStored(t *testing.T) {
 	s := newStoreTest(t, Limits{})
 	s.ok(Op{Kind: OpPut, Key: "a", Values: []PutValue{{ValueDef: ValueDef{Type: typ("float32"), Bounds: &Bounds{Infinite: true}}}}})

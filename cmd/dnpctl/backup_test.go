@@ -144,7 +144,7 @@ func dnpctl(t testing.TB, args ...string) (out string, err error) {
 	return string(text), err
 }
 
-// ok runs the program, which must do what it is asked.
+// ok runs the program, and fails the test if the program fails.
 func (d *deployment) ok(args ...string) string {
 	d.Helper()
 	out, err := d.dnpctl(args...)
@@ -154,7 +154,7 @@ func (d *deployment) ok(args ...string) string {
 	return out
 }
 
-// refuses runs the program, which must end with exit code 1 and say why.
+// refuses runs the program, and wants exit code 1 and the reason.
 func (d *deployment) refuses(why string, args ...string) {
 	d.Helper()
 	out, err := d.dnpctl(args...)
@@ -192,8 +192,8 @@ func golden(t testing.TB) []string {
 	return lines[1 : len(lines)-2]
 }
 
-// TestBackup: a backup goes into another deployment with another number of shards, and into one that has other states; what it replaces is
-// gone. A backup of that is the same.
+// TestBackup restores a backup into a deployment with another number of shards, and into one that has other states, which end. A backup of each has
+// the same ops.
 func TestBackup(t *testing.T) {
 	from, to := startDeployment(t, 64, ""), startDeployment(t, 8, "")
 	for _, d := range []*deployment{from, to} {
@@ -245,7 +245,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestRestoreElsewhere: clients that are not in the space, and ops that the relay refuses, leave the others alone, and are told.
+// TestRestoreElsewhere restores ops about clients that are not in the space, and ops that the relay refuses. The command carries out the others, and
+// reports these.
 func TestRestoreElsewhere(t *testing.T) {
 	from := startDeployment(t, 64, "")
 	from.join("demo", "c1")
@@ -265,7 +266,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// TestRestoreLarge: a space that takes several publishes comes back whole.
+// TestRestoreLarge restores a space that takes several publishes.
 func TestRestoreLarge(t *testing.T) {
 	d := startDeployment(t, 4, "")
 	const publishes, states = 5, 500
@@ -293,7 +294,7 @@ func TestRestoreLarge(t *testing.T) {
 	}
 }
 
-// TestBackupLive: two states that are always changed together are equal in each backup of a space that changes all the time.
+// TestBackupLive backs a space up while one publish after the other changes two states. Both have the same value in each backup.
 func TestBackupLive(t *testing.T) {
 	d := startDeployment(t, 4, "")
 	var puts []string
@@ -339,7 +340,7 @@ func TestBackupLive(t *testing.T) {
 	}
 }
 
-// TestRestoreDamaged: what is not whole is refused, before anything changes, also in the files of other spaces.
+// TestRestoreDamaged damages the file of one space. The command refuses the whole backup before it changes a space.
 func TestRestoreDamaged(t *testing.T) {
 	d := startDeployment(t, 4, "")
 	for _, space := range []string{"a", "b"} {
@@ -388,7 +389,7 @@ func TestRestoreDamaged(t *testing.T) {
 	}
 }
 
-// TestSaveLeavesNothing: a backup that cannot be written leaves what was there, and nothing else.
+// TestSaveLeavesNothing checks that a backup that cannot be written leaves the directory as it was.
 func TestSaveLeavesNothing(t *testing.T) {
 	d := startDeployment(t, 4, "")
 	for _, space := range []string{"0", "a"} {
@@ -410,8 +411,8 @@ func TestSaveLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestReshard is the procedure of the runbook: backup, delete the streams, start with another number of shards, restore. States outlive
-// relays afterwards.
+// TestReshard follows the runbook: backup, delete the streams, start with another number of shards, restore. Afterwards a relay that restarts has
+// the states.
 func TestReshard(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "js")
 	before := startDeployment(t, 16, folder)
@@ -469,8 +470,8 @@ func (d *deployment) eventually(args ...string) {
 	}
 }
 
-// TestRestoreSeen: a client loses what is replaced, with the farewell, and gets what the backup has. A game server hears of nothing; what it
-// says afterwards counts, also about a state that the backup does not have.
+// TestRestoreSeen replaces a space under a client and a game server. The client gets the farewells of the former states, and the states of the backup.
+// The game server gets no event, and what it says afterwards counts, also about a state that the backup lacks.
 func TestRestoreSeen(t *testing.T) {
 	srv := dnprelaytest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), backupPatience)

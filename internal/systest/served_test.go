@@ -82,9 +82,9 @@ func (x *servedTrial) play(why string, comparisons float64) {
 	})
 }
 
-// TestServedIsStored has a relay store and remove states while it compares what it serves with what is stored, also after it ended and after
-// it died: it serves everything. Then a record that it cannot read comes into the stream behind its back. Metrics, /readyz, the log and dnpctl
-// say so until the record is deleted, also after a restart.
+// TestServedIsStored runs a relay that stores and removes states, ends, and is killed. No comparison may find a stored state that it does not serve.
+// Then the test stores a record that no relay can read. Metrics, /readyz, the log and dnpctl say so until the test deletes the record, also after a
+// restart.
 func TestServedIsStored(t *testing.T) {
 	t.Parallel()
 	x := newServedTrial(t)
