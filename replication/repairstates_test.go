@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnprelay/dnprelay/dnp/netstate"
 	"github.com/dnprelay/dnprelay/replication/view"
 )
 
@@ -304,6 +305,9 @@ func (w *world) damage(r *Replica) {
 	case 0, 1:
 		i := w.rand.IntN(len(st.schema.defs))
 		st.set(i, randomValue(w.rand, st.schema.defs[i].Type), false)
+		changed := netstate.NewMask(len(st.schema.defs)) // as by a wrong batch: if the holder sets the same value later, nothing changes for the replica
+		changed.Set(i)
+		r.obs.Changed(st, changed)
 	case 2:
 		r.remove(st)
 	case 3:

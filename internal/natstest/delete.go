@@ -16,29 +16,32 @@ func DeleteStream(t testing.TB, js natsjs.JetStream, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
 	var made time.Time
+	created := func() (at time.Time, err error) { // of the stream that there is
+		request, cancel := context.WithTimeout(ctx, 2*time.Second) // one may get lost
+		defer cancel()
+		s, err := js.Stream(request, name)
+		if err == nil {
+			at = s.CachedInfo().Created
+		}
+		return at, err
+	}
 	gone := func() bool {
-		s, err := js.Stream(ctx, name)
-		return errors.Is(err, natsjs.ErrStreamNotFound) || err == nil && !s.CachedInfo().Created.Equal(made)
+		at, err := created()
+		return errors.Is(err, natsjs.ErrStreamNotFound) || err == nil && !at.Equal(made)
 	}
 	for ; made.IsZero() && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		if s, err := js.Stream(ctx, name); err == nil {
-			made = s.CachedInfo().Created
-		}
+		made, _ = created()
 	}
 	for ctx.Err() == nil {
-		request, cancel := context.WithTimeout(ctx, readyTimeout/4)
+		request, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := js.DeleteStream(request, name)
 		cancel()
-		for ok := gone(); ; ok = gone() { // its server may hear of it later
-			if ok {
+		// Its server may hear of it later, or carry out a request that seemed to be lost.
+		for end := time.Now().Add(10 * time.Second); ctx.Err() == nil && (err == nil || time.Now().Before(end)); time.Sleep(10 * time.Millisecond) {
+			if gone() {
 				return
 			}
-			if err != nil || ctx.Err() != nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("stream %s is not deleted within %v", name, readyTimeout)
 }
