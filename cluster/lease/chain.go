@@ -25,6 +25,7 @@ type chain struct {
 	closed  bool      // what the newest record says
 	paused  bool      // silent for too long
 	grace   time.Time // until when no lease is revoked
+	floor   uint64    // below which the stream has no sequence for a shard, because epochs only grow
 
 	queue     []*batch  // what waits to be stored, oldest first
 	limit     int       // keyframes of the next write
@@ -52,6 +53,7 @@ type op struct {
 	sent   time.Time // when it was sent last
 	read   time.Time // when the leader was asked last what became of it
 	unsure bool      // an attempt had no answer, or one that says nothing
+	behind time.Time // since when the leader says that the stream lacks this relay's last record
 }
 
 // Store asks to store a batch of keyframes, whose sizes it keeps, for a shard that this relay holds in an epoch. Either ActionStored or
@@ -124,7 +126,7 @@ func (l *Lease) advanceChain(now time.Time) {
 	l.retry = time.Time{}
 	waits := len(l.queue) > 0 && !now.Before(l.bareUntil)
 	open := l.open(now)
-	if l.joined && !waits && l.closed == !open && now.Sub(l.sent) < renewInterval {
+	if l.joined && !waits && !l.low() && l.closed == !open && now.Sub(l.sent) < renewInterval {
 		return
 	}
 	l.write++
@@ -146,7 +148,7 @@ func (l *Lease) chainDue() time.Time {
 		next = later(l.op.sent, l.op.read).Add(settleWait)
 	case len(l.queue) > 0 && l.bareUntil.After(l.advanced):
 		next = earlier(next, l.bareUntil)
-	case !l.joined || len(l.queue) > 0 || l.closed != !l.open(l.advanced):
+	case !l.joined || len(l.queue) > 0 || l.low() || l.closed != !l.open(l.advanced):
 		return time.Time{}
 	}
 	for _, at := range [...]time.Time{l.renewed.Add(durableSilence), l.renewed.Add(l.cfg.Silence)} {
@@ -245,6 +247,9 @@ func (l *Lease) written(now, asked time.Time, a Answer) {
 	}
 	l.op, l.retry, l.failures = nil, time.Time{}, 0
 	l.last, l.joined, l.closed = a.Seq, true, o.record.Closed
+	if l.floor > l.last+floorMax {
+		l.floor = 0
+	}
 	l.renewed = later(l.renewed, asked)
 	for _, p := range l.peers {
 		p.confirmed(now, asked, took)
@@ -277,22 +282,42 @@ func (l *Lease) settle(now time.Time) {
 	}
 }
 
-// ReadLease answers ActionReadLease; r is the zero Record if there is none.
-func (l *Lease) ReadLease(now time.Time, node string, r Record, v fence.Verdict) {
+// ReadLease answers the ActionReadLease of a node, which was asked at a time; r is the zero Record if there is none.
+func (l *Lease) ReadLease(now, asked time.Time, node string, r Record, v fence.Verdict) {
 	switch {
 	case v != fence.OK:
 	case node != l.cfg.Node:
 		l.Saw(now, node, r)
-	case l.op == nil || r.Seq < l.last: // an answer that comes late, or a leader that does not know that it was deposed
+	case l.op == nil: // an answer that comes late
+	case r.Seq < l.last || r.Seq == l.last && l.joined && (r.Incarnation != l.incarnation || r.Revoked != ""):
+		if !asked.Before(l.op.first) {
+			l.lacks(now, &l.op.behind)
+		}
+		return
 	case r.Seq > l.last:
 		l.sawOwn(now, r)
 	default: // not written; a copy that is still on its way has the same condition
-		l.retry = now
+		l.retry, l.op.behind = now, time.Time{}
 	}
 	if l.op != nil && v != fence.OK && node == l.cfg.Node {
 		l.op.read = now.Add(pauseMax - settleWait)
 	}
 }
+
+// lacks takes note that the leader does not have a record that was stored, and since when it says so. A leader that was deposed and does not
+// know says so for a moment. If it goes on, the servers lost what they had stored, or the lease was revoked so long ago that nothing of it is left.
+func (l *Lease) lacks(now time.Time, since *time.Time) {
+	switch {
+	case since.IsZero():
+		*since = now
+	case now.Sub(*since) >= lacksWait:
+		*since = now
+		l.emit(Action{Kind: ActionForgot})
+	}
+}
+
+// low reports whether the sequences of the stream are still below an epoch that others know. Each write brings them one nearer.
+func (l *Lease) low() bool { return l.last < l.floor }
 
 // sawOwn takes a record of this relay's name.
 func (l *Lease) sawOwn(now time.Time, r Record) {

@@ -57,6 +57,14 @@ const (
 	// wipedWait is how long a shard of a stream that was made anew is left to the relay that held it before.
 	wipedWait = 12 * time.Second
 
+	// lacksWait is for how long the leader of the stream must say that a confirmed record is not there. It is arbitrary: if a leader
+	// that was deposed says so, the relay only begins a new incarnation.
+	lacksWait = 3 * time.Second
+
+	// floorMax is how many writes a relay makes at most, so that the epochs of a stream that lost writes are above those that others know. It
+	// is arbitrary: an hour of writes.
+	floorMax = 1_000_000
+
 	// passedTime is how long a relay gets no shards after it let one pass. It is arbitrary: one that cannot acquire shards
 	// costs a second without a holder each time, and one that was only slow has fewer shards for so long.
 	passedTime = time.Minute
@@ -156,14 +164,35 @@ func New(cfg Config) *Lease {
 func (l *Lease) bear() {
 	l.born++
 	l.incarnation = l.cfg.Start + "." + strconv.Itoa(l.born)
-	l.chain = chain{queue: l.queue, limit: opKeyframesMax, last: l.last}
+	l.chain = chain{queue: l.queue, limit: opKeyframesMax, last: l.last, floor: l.floor}
 }
 
-// Rewatch says that the watch begins, again with the last record of each subject.
-func (l *Lease) Rewatch() { l.primed = false }
+// Rewatch says that the watch begins, again with the last record of each subject. These count, also if they are older than what is known: the
+// stream may have lost the others. A server whose copy lags brings records that fit together, and every change is conditional.
+func (l *Lease) Rewatch() {
+	l.primed = false
+	for _, p := range l.peers {
+		p.former = true
+	}
+	for _, s := range l.list {
+		s.watched = 0
+	}
+}
 
 // Primed says that the watch has brought all records that the stream has, and brings the others in order from now on.
-func (l *Lease) Primed() { l.primed = true }
+func (l *Lease) Primed() {
+	l.primed = true
+	for name, p := range l.peers {
+		if p.former {
+			l.forget(name)
+		}
+	}
+	for _, s := range l.list {
+		if s.watched == 0 && s.epoch == 0 {
+			s.owner = Owner{}
+		}
+	}
+}
 
 // Saw takes the lease of a relay from the watch.
 func (l *Lease) Saw(now time.Time, node string, r Record) {
@@ -175,16 +204,25 @@ func (l *Lease) Saw(now time.Time, node string, r Record) {
 	if p == nil {
 		p = l.meet(node)
 	}
-	if r.Seq > p.Seq {
+	if r.Seq > p.Seq || p.former && r != p.Record {
 		p.Record = r
 		p.heard(now)
 	}
+	p.former = false
 }
 
 // SawOwner takes the record of who holds a shard from the watch.
 func (l *Lease) SawOwner(now time.Time, n int, o Owner) {
 	if s := l.shard[n]; s != nil {
+		first := s.watched == 0
 		s.watched = max(s.watched, o.Seq)
+		switch {
+		case o.Seq >= s.owner.Seq:
+		case s.epoch == 0 && first:
+			s.owner, s.ask = Owner{}, ask{}
+		case s.ask.owner == (Owner{}) && !s.ask.read:
+			l.readOwner(now, s)
+		}
 		l.owned(now, s, o)
 	}
 }
@@ -205,9 +243,10 @@ func (l *Lease) Fence(now time.Time, n int, epoch uint64) {
 	}
 }
 
-// Wiped says that the stream certainly is another one than before. Its records follow, and then Primed.
+// Wiped says that the stream is another one than before, or lacks what it had. Its records follow, and then Primed.
 func (l *Lease) Wiped(now time.Time) {
 	for _, s := range l.list {
+		l.floor = max(l.floor, s.owner.Seq)
 		if s.epoch != 0 {
 			l.lose(now, s, ReasonWiped)
 			s.former = former{epoch: s.last, wiped: true}
@@ -336,6 +375,9 @@ const (
 	// ActionSeen says that another relay, Node, holds Shard in Epoch. Node is empty if the record has another format.
 	ActionSeen
 
+	// ActionForgot says that the stream lacks records that were confirmed. The caller begins a new watch and calls Wiped.
+	ActionForgot
+
 	// ActionReplaced says that another process has this relay's name. The lease does nothing any more.
 	ActionReplaced
 )
@@ -378,7 +420,7 @@ const (
 	ReasonTaken                      // another relay holds it
 	ReasonEpoch                      // a higher epoch was seen on the bus
 	ReasonRevoked                    // another relay revoked the lease
-	ReasonWiped                      // the stream was made anew
+	ReasonWiped                      // the stream was made anew, or lacks what it had
 	ReasonHung                       // the worker of the shard stood still
 	ReasonReplaced                   // another process has this relay's name
 )

@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +47,56 @@ func TestRefusedWritesAreRepeated(t *testing.T) {
 	}
 	if n < 6 || n > 20 {
 		t.Errorf("a write that is refused is asked %d times in a second, want 6 to 20", n)
+	}
+}
+
+// TestLeaseIsForgotten takes the record of a lease out of the stream, as time does an hour after the lease was revoked, and servers that lose what
+// they stored. An answer that was asked before the write, or that says so for a moment, means nothing.
+func TestLeaseIsForgotten(t *testing.T) {
+	l := newLease()
+	now := time.Now()
+	first := written(l.Advance(now)).Record
+	l.Wrote(now, now, first, lease.Answer{Verdict: fence.OK, Seq: 9})
+	early := now
+	forgot := func() bool {
+		return slices.ContainsFunc(l.Advance(now), func(a lease.Action) bool { return a.Kind == lease.ActionForgot })
+	}
+	now = now.Add(time.Second)
+	if w := written(l.Advance(now)); w.Expect != 9 {
+		t.Fatalf("the next write is %+v, want one on the condition that 9 is the last record", w)
+	}
+	began := now
+	for asked := now; now.Sub(began) <= 4*time.Second; asked = now {
+		now = now.Add(500 * time.Millisecond)
+		l.ReadLease(now, early, "a", lease.Record{}, fence.OK)
+		if forgot() {
+			t.Fatal("a late answer has the lease forgotten")
+		}
+		r := lease.Record{}
+		if now.Sub(began) == 2*time.Second {
+			r = lease.Record{Seq: 9, Incarnation: first.Incarnation, Write: first.Write} // the leader was another one meanwhile
+		}
+		l.ReadLease(now, asked, "a", r, fence.OK)
+		if forgot() {
+			t.Fatalf("forgotten after %v, although the leader had the record in between", now.Sub(began))
+		}
+	}
+	for asked := now; ; asked = now {
+		now = now.Add(500 * time.Millisecond)
+		l.ReadLease(now, asked, "a", lease.Record{Seq: 4, Incarnation: first.Incarnation, Write: first.Write}, fence.OK)
+		if forgot() {
+			break
+		}
+		if now.Sub(began) > time.Minute {
+			t.Fatal("the relay waits for a condition that never holds")
+		}
+	}
+	l.Wiped(now)
+	l.Rewatch()
+	l.Saw(now, "a", lease.Record{Seq: 4, Incarnation: first.Incarnation, Write: first.Write})
+	l.Primed()
+	if w := written(l.Advance(now)); w.Expect != 4 || w.Record.Incarnation == first.Incarnation {
+		t.Errorf("then the relay writes %+v, want a new incarnation on the condition that 4 is the last record", w)
 	}
 }
 

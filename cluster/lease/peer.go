@@ -22,6 +22,7 @@ type peer struct {
 	worst  time.Duration // the longest that a confirmation took since the last sign
 	asked  time.Time     // when its revocation was asked; zero if none is under way
 	passed time.Time     // when it let a shard pass; zero for never
+	former bool          // its record is of the former watch
 }
 
 func (p *peer) lives() bool { return p.Seq != 0 && p.Revoked == "" }
@@ -64,10 +65,9 @@ func (l *Lease) meet(node string) *peer {
 	if len(l.peers) >= peersMax {
 		for name, p := range l.peers {
 			if !p.lives() {
-				delete(l.peers, name)
+				l.forget(name)
 			}
 		}
-		l.order = slices.DeleteFunc(l.order, func(name string) bool { return l.peers[name] == nil })
 	}
 	p := &peer{}
 	l.peers[node] = p
@@ -76,16 +76,27 @@ func (l *Lease) meet(node string) *peer {
 	return p
 }
 
+// forget forgets a relay. An absent lease counts as a revoked one.
+func (l *Lease) forget(name string) {
+	delete(l.peers, name)
+	l.order = slices.DeleteFunc(l.order, func(other string) bool { return other == name })
+}
+
 // judge revokes the leases of relays that gave no sign although the store answered this one.
 func (l *Lease) judge(now time.Time) {
 	if !l.joined || now.Before(l.grace) {
 		return
 	}
 	for _, name := range l.order {
-		p := l.peers[name]
-		if !p.lives() || !p.silent(now) || now.Sub(p.asked) < Timeout {
-			continue
+		if l.peers[name].silent(now) {
+			l.revoke(now, name)
 		}
+	}
+}
+
+// revoke revokes the lease of a relay, unless it has none or that is under way.
+func (l *Lease) revoke(now time.Time, name string) {
+	if p := l.peers[name]; p != nil && p.lives() && now.Sub(p.asked) >= Timeout {
 		p.asked = now
 		l.emit(Action{Kind: ActionRevoke, Node: name, Expect: p.Seq, Record: Record{Format: l.recordFormat(), Incarnation: p.Incarnation, Revoked: l.cfg.Node}})
 	}

@@ -50,6 +50,7 @@ type ask struct {
 	sent   time.Time // or when the leader was asked last who holds the shard
 	read   bool      // the leader was asked
 	again  time.Time // when to ask again after a refusal; zero for never
+	behind time.Time // since when the leader says that the stream lacks the record of the owner
 }
 
 // hung reports whether the worker of the shard stands still.
@@ -68,7 +69,7 @@ func (l *Lease) Epoch(n int) uint64 { return l.shard[n].epoch }
 
 // owned takes the record of who holds a shard.
 func (l *Lease) owned(now time.Time, s *shard, o Owner) {
-	if o.Seq <= s.owner.Seq {
+	if o.Seq < s.owner.Seq || o == s.owner { // a stream that went back may have another record with the same sequence
 		return
 	}
 	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation
@@ -81,11 +82,14 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	}
 	spare := s.ask.spare && mine && s.ask.owner.Node == o.Node
 	f := s.former
-	if f.until != o.Before { // others may have held the shard, also if their records were not seen
+	older := f.wiped && o.Seq <= f.epoch // the stream lost the records since
+	if !older && f.until != o.Before {   // others may have held the shard, also if their records were not seen
 		f = former{}
 	}
 	s.owner, s.ask, s.former, s.free = o, ask{}, former{}, time.Time{}
 	switch {
+	case older:
+		s.former, s.former.until = f, o.Seq
 	case mine:
 		l.hold(now, s, f, spare)
 	case o.Node == l.cfg.Node: // written by an incarnation that is over: no other relay held the shard
@@ -139,7 +143,7 @@ func (l *Lease) place(now time.Time) {
 			asks++
 		}
 	}
-	open, valid := l.open(now), l.valid(now)
+	open, valid := l.open(now), l.valid(now) && !l.low()
 	for _, s := range l.list {
 		switch {
 		case s.ask.owner != (Owner{}) || s.ask.read:
@@ -148,6 +152,9 @@ func (l *Lease) place(now time.Time) {
 			l.placeHeld(now, s, open, asks < asksMax)
 		case !l.isFree(now, s):
 			s.free = time.Time{}
+			if s.former.wiped && valid { // in the history that is lost, this relay took the shard from one that was silent
+				l.revoke(now, s.owner.Node)
+			}
 		default:
 			l.takeFree(now, s, open, valid && asks < asksMax)
 		}
@@ -253,6 +260,8 @@ func (l *Lease) ReadOwner(now time.Time, n int, o Owner, v fence.Verdict) {
 		s.ask.sent = earlier(s.ask.sent, now.Add(pauseMax-Timeout))
 	case o.Seq > s.owner.Seq:
 		l.owned(now, s, o)
+	case o.Seq < s.owner.Seq && s.ask.read:
+		l.lacks(now, &s.ask.behind)
 	case o.Seq == s.owner.Seq && s.ask.read: // the change is not stored; a copy on its way has the same condition
 		s.ask = ask{again: now.Add(pauseMax / 2)}
 	}

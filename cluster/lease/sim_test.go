@@ -3,6 +3,7 @@ package lease_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -142,9 +143,14 @@ func (w *world) trouble() {
 	case 8: // drain
 		n.draining = true
 		end(for_(10*time.Second), func() { n.draining = false })
-	case 9: // the stream is deleted and made anew
-		if rnd.IntN(3) == 0 {
+	case 9:
+		switch rnd.IntN(3) {
+		case 0: // the stream is deleted and made anew
 			w.wipe()
+		case 1: // all servers lose power, and what they had not written to their disks
+			if w.store.outage == healthy {
+				w.losePower(for_(5 * time.Second))
+			}
 		}
 	}
 }
@@ -171,9 +177,7 @@ func (w *world) wipe() {
 				if n.cut { // it cannot know
 					w.net.Schedule(500*time.Millisecond, notice)
 				} else if w.store.made == made {
-					n.knows = made
-					n.lease.Wiped(n.now())
-					n.rewatch()
+					n.wiped()
 				}
 			})
 		}
@@ -181,8 +185,32 @@ func (w *world) wipe() {
 	}
 }
 
-// start has the checker look.
+// losePower has the store silent for a time, and then without what it stored in the last seconds. All watches begin anew, as their
+// connections do.
+func (w *world) losePower(d time.Duration) {
+	s := w.store
+	s.setOutage(silent)
+	w.net.Schedule(d, func() {
+		before := maps.Clone(s.last)
+		s.goBack()
+		w.chk.goneBack()
+		for _, n := range w.nodes {
+			if before[n.name()] == s.last[n.name()] {
+				n.knows = s.made // it has nothing to notice
+			}
+			start := n.start
+			n.run(start, n.rewatch)
+		}
+		s.setOutage(healthy)
+	})
+}
+
+// start has the checker look, and the store remember what it may go back to.
 func (w *world) start() {
+	w.net.Every(time.Second, func() bool {
+		w.store.save()
+		return true
+	})
 	w.net.Every(100*time.Millisecond, func() bool {
 		w.chk.look()
 		if *story {
@@ -292,6 +320,7 @@ func TestTimes(t *testing.T) {
 		"the holder's worker hangs":  {func(_ *world, n *simNode) { n.hung = true }, hungMax},
 		"the holder leaves":          {func(_ *world, n *simNode) { n.draining = true }, time.Second},
 		"the stream is made anew":    {func(w *world, _ *simNode) { w.wipe() }, 3 * time.Second},
+		"all servers lose power":     {func(w *world, _ *simNode) { w.losePower(2 * time.Second) }, 10 * time.Second},
 		"no answers for 16 s":        {func(w *world, _ *simNode) { w.outageFor(silent, 16*time.Second) }, 20 * time.Second},
 		"no writes for 60 s":         {func(w *world, _ *simNode) { w.outageFor(quorum, time.Minute) }, 64 * time.Second},
 		"an election of 9 s":         {func(w *world, _ *simNode) { w.outageFor(refused, 9*time.Second) }, 0},

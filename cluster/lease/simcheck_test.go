@@ -51,6 +51,23 @@ func (c *checker) forget() {
 	}
 }
 
+// goneBack takes note that the stream lost what it stored lately.
+func (c *checker) goneBack() {
+	c.faultAt = c.w.net.Elapsed() + 4*time.Second // until the relays notice
+	for i, all := range c.acked {
+		for k, v := range all {
+			if has := c.w.store.values[i][k]; has.before(v) {
+				all[k] = has
+			}
+		}
+	}
+	for epoch := range c.holders {
+		if epoch > c.w.store.seq {
+			delete(c.holders, epoch)
+		}
+	}
+}
+
 // stores judges a keyframe that the store accepts.
 func (c *checker) stores(n *simNode, k keyframe, was version) {
 	if o := c.w.store.owner(k.shard); o.Seq != k.epoch || o.Node != n.name() {

@@ -128,6 +128,13 @@ func (n *simNode) rewatch() {
 	})
 }
 
+// wiped tells the lease that the stream is another one, or lacks what it had.
+func (n *simNode) wiped() {
+	n.knows = n.w.store.made
+	n.lease.Wiped(n.now())
+	n.rewatch()
+}
+
 func (n *simNode) see(e *entry) {
 	if e.node != "" {
 		n.lease.Saw(n.now(), e.node, e.lease)
@@ -253,7 +260,7 @@ func (n *simNode) act(a lease.Action) {
 			if a.Kind == lease.ActionReadOwner {
 				n.lease.ReadOwner(n.now(), a.Shard, e.owner, x.Verdict)
 			} else {
-				n.lease.ReadLease(n.now(), a.Node, e.lease, x.Verdict)
+				n.lease.ReadLease(n.now(), a.Asked, a.Node, e.lease, x.Verdict)
 			}
 		}))
 	case lease.ActionRevoke:
@@ -374,6 +381,8 @@ func (n *simNode) report(a lease.Action) {
 		}
 	case lease.ActionSeen:
 		n.former[a.Shard] = nil
+	case lease.ActionForgot:
+		n.wiped()
 	case lease.ActionReplaced:
 		n.w.chk.failf("%s believes that another process has its name", n.name())
 	}

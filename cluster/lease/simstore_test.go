@@ -57,11 +57,9 @@ type simStore struct {
 	net    *simnet.Net
 	single bool // it stores messages one by one
 
-	seq    uint64
-	last   map[any]*entry
-	log    []*entry
-	values []map[int]version // of the shards
-	made   int               // how often the stream was made
+	content
+	saves []content // what the stream was, once a second
+	made  int       // how often the stream was made, or went back
 
 	outage outage
 	held   []func()
@@ -72,8 +70,16 @@ type simStore struct {
 	busy   float64
 }
 
+// A content is what the stream has.
+type content struct {
+	seq    uint64
+	last   map[any]*entry
+	log    []*entry
+	values []map[int]version // of the shards
+}
+
 func newSimStore(w *world) *simStore {
-	s := &simStore{w: w, net: w.net, seq: 1_000_000}
+	s := &simStore{w: w, net: w.net}
 	s.wipe()
 	return s
 }
@@ -82,9 +88,29 @@ func newSimStore(w *world) *simStore {
 func (s *simStore) wipe() {
 	s.made++
 	s.seq += 1_000_000
-	s.last, s.log, s.values = map[any]*entry{}, nil, nil
+	s.last, s.log, s.values, s.saves = map[any]*entry{}, nil, nil, nil
 	for range simShards {
 		s.values = append(s.values, map[int]version{})
+	}
+}
+
+// save remembers what the stream has.
+func (s *simStore) save() {
+	c := content{seq: s.seq, last: maps.Clone(s.last), log: slices.Clip(s.log)}
+	for _, v := range s.values {
+		c.values = append(c.values, maps.Clone(v))
+	}
+	s.saves = append(s.saves, c)
+}
+
+// goBack has the stream forget the last seconds.
+func (s *simStore) goBack() {
+	if n := len(s.saves) - 1 - s.net.Rand().IntN(8); n > 0 {
+		s.made++
+		s.content = s.saves[n]
+		s.saves = s.saves[:n]
+		s.save()
+		s.held = nil
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *lane) act(a lease.Action) {
 		s.write(a)
 	case lease.ActionReadLease:
 		s.read(s.l.cfg.Subjects.StoreLease(s.g, a.Node), func(now time.Time, v fence.Verdict, seq uint64, data []byte) {
-			s.lease.ReadLease(now, a.Node, parsed(seq, data, lease.ParseRecord), v)
+			s.lease.ReadLease(now, a.Asked, a.Node, parsed(seq, data, lease.ParseRecord), v)
 		})
 	case lease.ActionReadOwner:
 		s.read(s.l.cfg.Subjects.StoreOwn(a.Shard), func(now time.Time, v fence.Verdict, seq uint64, data []byte) {
@@ -171,6 +171,9 @@ func (s *lane) act(a lease.Action) {
 		b := s.batches[a.Token]
 		delete(s.batches, a.Token)
 		s.finish(b, cluster.ErrNotHeld)
+	case lease.ActionForgot:
+		s.l.cfg.Log.Error("a stream lacks writes that it had confirmed: its servers lost what they had stored; this relay stores again what it holds", "stream", StreamName(s.g))
+		s.wiped()
 	case lease.ActionReplaced:
 		s.l.setReplaced()
 	default:
@@ -283,7 +286,7 @@ func (s *lane) read(subject string, done func(now time.Time, v fence.Verdict, se
 	}})
 }
 
-// wiped says that the stream was made anew: the watch begins anew, too.
+// wiped says that the stream was made anew, or lacks what it had: the watch begins anew, too.
 func (s *lane) wiped() {
 	s.put(func(now time.Time) {
 		s.watching = 0

@@ -74,6 +74,23 @@ func (a *addresses) Wipe(t testing.TB, i int) {
 	}
 }
 
+// Save returns a function that gives server i back what it has stored now, and forgets what it stored since. Each time, the
+// server is stopped.
+func (a *addresses) Save(t testing.TB, i int) (restore func()) {
+	t.Helper()
+	folder, saved := filepath.Join(a.folder, strconv.Itoa(i)), filepath.Join(Dir(t), "saved")
+	if err := os.CopyFS(saved, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		a.Wipe(t, i)
+		if err := os.CopyFS(folder, os.DirFS(saved)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Stop stops server i, if it runs, and waits until it has stopped.
 func (c *Cluster) Stop(i int) {
 	if s := c.servers[i]; s != nil {

@@ -495,7 +495,7 @@ func (n *leaseNode) act(a lease.Action) {
 	case lease.ActionReadLease:
 		var r lease.Record
 		h.ask(n, func() lease.Answer { r = h.leases[a.Node]; return lease.Answer{Verdict: verdict.OK} },
-			func(x lease.Answer) { n.lease.ReadLease(h.Now(), a.Node, r, x.Verdict) })
+			func(x lease.Answer) { n.lease.ReadLease(h.Now(), a.Asked, a.Node, r, x.Verdict) })
 	case lease.ActionReadOwner:
 		var o lease.Owner
 		h.ask(n, func() lease.Answer { o = h.shard(a.Shard).owner; return lease.Answer{Verdict: verdict.OK} },
