@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +227,38 @@ func TestRemovedIsNotUnserved(t *testing.T) {
 	p.compares("it did", 2, 0, all[1], all[2])
 	p.compares("a has come back, as from a copy of the stream", 3, 0, all[:3]...)
 	p.compares("it stays", 3, 1, all[:3]...)
+}
+
+// TestRemovedStaysRemoved has the durable store lose what it had after a state was removed. The relay stores again what it has, and that the
+// state ended: the store may have it.
+func TestRemovedStaysRemoved(t *testing.T) {
+	a, b := keyframe(t, 2, 0, "a", 1), keyframe(t, 2, 1, "b", 2)
+	p := newCompared(t)
+	p.holds(10, a, b)
+	p.publish(replication.Op{Kind: replication.OpRemove, Key: "a"})
+	w := p.relay.worker(loadedShard)
+	w.emit(p.now, w.spaces[loadedSpace])
+	stores := func(why string, want map[uint64]bool) {
+		t.Helper()
+		p.leases.stored = nil
+		for range 100 {
+			p.turn(time.Second/10, 0, 1)
+		}
+		got := map[uint64]bool{}
+		for _, k := range p.leases.stored {
+			got[k.Number] = k.Data != nil
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: the relay stores %v, want %v (number, and whether it is there)", why, got, want)
+		}
+	}
+	stores("a is removed", map[uint64]bool{a.Number: false})
+	p.lose(10, lease.ReasonWiped)
+	p.event(cluster.LeaseEvent{Kind: cluster.ShardAcquired, Epoch: 20, Former: 10, Wiped: true})
+	stores("the store lost what it had", map[uint64]bool{a.Number: false, b.Number: true})
+	p.lose(20, lease.ReasonRevoked)
+	p.acquire(30, 20)
+	stores("the store has what it had", map[uint64]bool{})
 }
 
 // holdingLeases keep the answer to a batch.

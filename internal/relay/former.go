@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -39,8 +41,8 @@ func (w *Worker) forgetFormer(shard int, epoch uint64) {
 }
 
 // inherit begins an ownership with the states of the former one, which was complete. They are
-// stored again, all of them if the durable store was wiped, otherwise those of which it is not
-// certain that they are stored.
+// stored again, all of them if the durable store was wiped or lost what it had, and then also the ends of
+// states that were removed; otherwise those of which it is not certain that they are stored.
 func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	for _, st := range former.storing {
 		st.space.store.MarkDirty(st.since, st.number)
@@ -61,6 +63,15 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 			sp.store.MarkDirty(now, d.Number)
 		}
 		states += len(all)
+	}
+	if wiped {
+		removed := slices.Collect(maps.Keys(former.comparison.removed))
+		slices.SortFunc(removed, func(a, b storedKey) int {
+			return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(b.number, a.number))
+		})
+		for _, k := range removed {
+			w.makeSpace(now, o, k.space).store.MarkDirty(now, k.number)
+		}
 	}
 	w.relay.shards.inherit(now, states)
 	w.relay.cfg.Log.Debug("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
