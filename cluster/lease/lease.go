@@ -62,7 +62,7 @@ const (
 	lacksWait = 3 * time.Second
 
 	// floorMax is how many writes a relay makes at most, so that the epochs of a stream that lost writes are above those that others know. It
-	// is arbitrary: an hour of writes.
+	// is arbitrary: an hour of writes at 300 a second.
 	floorMax = 1_000_000
 
 	// passedTime is how long a relay gets no shards after it let one pass. It is arbitrary: one that cannot acquire shards

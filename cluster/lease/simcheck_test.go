@@ -12,6 +12,7 @@ const (
 	gapMax    = 5 * time.Second         // without a relay that serves a shard, after the last fault
 	hungMax   = 3600 * time.Millisecond // until a relay whose worker hangs gives its shards up
 	zombieMax = 2500 * time.Millisecond // until a relay that reaches the store notices that it holds a shard no longer
+	noticeMax = 4 * time.Second         // until a relay notices that the stream lost what it had
 	wellTime  = 15 * time.Second        // after which a relay without trouble has no excuse
 )
 
@@ -53,7 +54,7 @@ func (c *checker) forget() {
 
 // goneBack takes note that the stream lost what it stored lately.
 func (c *checker) goneBack() {
-	c.faultAt = c.w.net.Elapsed() + 4*time.Second // until the relays notice
+	c.storeIll = c.w.net.Elapsed() + noticeMax
 	for i, all := range c.acked {
 		for k, v := range all {
 			if has := c.w.store.values[i][k]; has.before(v) {
@@ -164,7 +165,7 @@ func (c *checker) releases(n *simNode, i int, to string) {
 func (c *checker) look() {
 	s, now := c.w.store, c.w.net.Elapsed()
 	if s.outage != healthy {
-		c.storeIll = now
+		c.storeIll = max(c.storeIll, now)
 	}
 	able := false
 	for _, n := range c.w.nodes {

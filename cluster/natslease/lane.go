@@ -172,7 +172,7 @@ func (s *lane) act(a lease.Action) {
 		delete(s.batches, a.Token)
 		s.finish(b, cluster.ErrNotHeld)
 	case lease.ActionForgot:
-		s.l.cfg.Log.Error("a stream lacks writes that it had confirmed: its servers lost what they had stored; this relay stores again what it holds", "stream", StreamName(s.g))
+		s.l.cfg.Log.Error("a stream lacks a write that it had confirmed: its servers lost what they had stored, or this relay was away for too long; it begins anew and stores again what it holds", "stream", StreamName(s.g))
 		s.wiped()
 	case lease.ActionReplaced:
 		s.l.setReplaced()

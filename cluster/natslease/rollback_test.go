@@ -63,7 +63,7 @@ func goBack(t *testing.T, replicas int, held bool) {
 	if err := a.store(0, again.Epoch, keyframes(10, "again")); err != nil {
 		t.Fatal(err)
 	}
-	if s := a.log.String(); !strings.Contains(s, "lacks writes that it had confirmed") {
+	if s := a.log.String(); !strings.Contains(s, "lacks a write that it had confirmed") {
 		t.Errorf("the log of a is\n%s", s)
 	}
 }
