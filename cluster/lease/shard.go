@@ -82,8 +82,8 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	}
 	spare := s.ask.spare && mine && s.ask.owner.Node == o.Node
 	f := s.former
-	older := f.wiped && o.Seq <= f.epoch // the stream lost the records since
-	if !older && f.until != o.Before {   // others may have held the shard, also if their records were not seen
+	older := f.wiped && o.Seq <= f.epoch && !mine // the stream lost the records since
+	if !older && f.until != o.Before {            // others may have held the shard, also if their records were not seen
 		f = former{}
 	}
 	s.owner, s.ask, s.former, s.free = o, ask{}, former{}, time.Time{}

@@ -176,7 +176,7 @@ func (w *world) wipe() {
 			n.run(start, func() {
 				if n.cut { // it cannot know
 					w.net.Schedule(500*time.Millisecond, notice)
-				} else if w.store.made == made {
+				} else if n.knows < made {
 					n.wiped()
 				}
 			})
@@ -191,11 +191,11 @@ func (w *world) losePower(d time.Duration) {
 	s := w.store
 	s.setOutage(silent)
 	w.net.Schedule(d, func() {
-		before := maps.Clone(s.last)
+		before, made := maps.Clone(s.last), s.made
 		s.goBack()
 		w.chk.goneBack()
 		for _, n := range w.nodes {
-			if before[n.name()] == s.last[n.name()] {
+			if n.knows == made && before[n.name()] == s.last[n.name()] {
 				n.knows = s.made // it has nothing to notice
 			}
 			start := n.start
