@@ -12,7 +12,7 @@ const (
 	gapMax    = 5 * time.Second         // without a relay that serves a shard, after the last fault
 	hungMax   = 3600 * time.Millisecond // until a relay whose worker hangs gives its shards up
 	zombieMax = 2500 * time.Millisecond // until a relay that reaches the store notices that it holds a shard no longer
-	noticeMax = 4 * time.Second         // until a relay notices that the stream lost what it had
+	noticeMax = 6 * time.Second         // until a relay notices that the stream lost what it had
 	wellTime  = 15 * time.Second        // after which a relay without trouble has no excuse
 )
 
@@ -25,6 +25,7 @@ type checker struct {
 	holders  map[uint64]string          // incarnation to which the store gave an epoch
 	storeIll time.Duration              // when the store, or a node, last had an excuse
 	faultAt  time.Duration
+	noticed  time.Duration // when relays have noticed that the stream lost what it had
 	ownedAt  [simShards]time.Duration
 	gap      [simShards]time.Duration // when the shard was last served, or no node could
 
@@ -54,7 +55,8 @@ func (c *checker) forget() {
 
 // goneBack takes note that the stream lost what it stored lately.
 func (c *checker) goneBack() {
-	c.storeIll = c.w.net.Elapsed() + noticeMax
+	c.noticed = c.w.net.Elapsed() + noticeMax + 8*c.w.store.slow
+	c.storeIll = c.noticed
 	for i, all := range c.acked {
 		for k, v := range all {
 			if has := c.w.store.values[i][k]; has.before(v) {
@@ -71,7 +73,9 @@ func (c *checker) goneBack() {
 
 // stores judges a keyframe that the store accepts.
 func (c *checker) stores(n *simNode, k keyframe, was version) {
-	if o := c.w.store.owner(k.shard); o.Seq != k.epoch || o.Node != n.name() {
+	o := c.w.store.owner(k.shard)
+	lost := o.Seq < k.epoch && c.w.net.Elapsed() < c.noticed // the record of the holder is, and that of its lease, which is older, is not
+	if (o.Seq != k.epoch || o.Node != n.name()) && !lost {
 		c.failf("the store takes a value of shard %d of epoch %d by %s, but the holder is %+v", k.shard, k.epoch, n.name(), o)
 	}
 	if k.value.before(was) {
