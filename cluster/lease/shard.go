@@ -72,7 +72,7 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	if o.Seq < s.owner.Seq || o == s.owner { // a stream that went back may have another record with the same sequence
 		return
 	}
-	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation
+	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation && o.Seq > s.last // an older one was given up in the history that is lost
 	if s.epoch != 0 {
 		why := ReasonTaken
 		if s.releasing && s.ask.owner.Node == o.Node && s.ask.owner.Incarnation == o.Incarnation {

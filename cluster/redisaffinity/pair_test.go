@@ -143,7 +143,7 @@ func TestSlowPair(t *testing.T) {
 		a.sees(t, bad == 0, bad == 1)
 		before := a.Servers()[bad].Stats.Trips
 		ask()
-		if trips := a.Servers()[bad].Stats.Trips; before > 2*askers+4 || trips != before {
+		if trips := a.Servers()[bad].Stats.Trips; before > 2*askers+4 || trips > before+askers { // each asker may have had one under way, which counts at its end
 			t.Errorf("%d round trips to a stopped server, and then %d: later ones should end with the first", before, trips-before)
 		}
 		servers[bad].signal(syscall.SIGCONT)
