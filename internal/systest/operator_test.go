@@ -33,14 +33,16 @@ import (
 
 var drill = flag.Bool("drill", false, "run TestDrill and TestGrow")
 
-// TestGrow does what deploy/RUNBOOK.md says about the servers of NATS, with a deployment that plays: one server becomes three, one of
-// them is lost for good and replaced, the password of the edges changes, and three servers become five, of which two die.
+// TestGrow does what deploy/RUNBOOK.md says about the servers of NATS, with a deployment that plays: one server loses the last that it stored, as with
+// its power, and becomes three, one of them is lost for good and replaced, the password of the edges changes, and three servers become five, of which two die.
 func TestGrow(t *testing.T) {
 	if !*drill {
 		t.Skip("it takes -drill, because it takes half a minute or more; make drill runs it")
 	}
 	o := newSite(t, 1, 1, 1)
 	o.play()
+	o.lastWritesLost()
+	o.plays("the NATS server lost what it had stored last")
 	o.oneBecomesThree()
 	o.plays("three servers have taken the place of one")
 	o.lose("n3", "n4")
@@ -356,6 +358,18 @@ func (o *site) connectPlayers() {
 // play gives every state the next value, and has every player send a message. All that is acknowledged at the end.
 func (o *site) play() {
 	o.Helper()
+	o.put()
+	for i := range o.players {
+		if err := o.say(i); err != nil {
+			o.Fatal(err)
+		}
+	}
+	o.stored()
+}
+
+// put gives every state the next value, which the players see.
+func (o *site) put() {
+	o.Helper()
 	o.value++
 	for i := range siteSpaces {
 		body := fmt.Sprintf(`{"op":"put","key":"k","values":[{"name":"n","type":"uint16","value":%d}]}`, o.value)
@@ -365,11 +379,11 @@ func (o *site) play() {
 		o.connectPlayers()
 	}
 	o.see()
-	for i := range o.players {
-		if err := o.say(i); err != nil {
-			o.Fatal(err)
-		}
-	}
+}
+
+// stored waits until all values are stored.
+func (o *site) stored() {
+	o.Helper()
 	eventually(o.T, "all values are stored", func() bool {
 		return !slices.ContainsFunc(slices.Collect(maps.Keys(o.webs)), func(name string) bool { return name[0] == 'r' && shown(o.T, o.webs[name], "dnp_relay_unstored") != 0 })
 	})
@@ -556,6 +570,34 @@ func (o *site) consumersWithout(js jetstream.JetStream, of *jetstream.StreamInfo
 		list += err.Error()
 	}
 	return list
+}
+
+// lastWritesLost gives the only NATS server back what it had stored before the last values, which the relay then stores again.
+func (o *site) lastWritesLost() {
+	o.Helper()
+	n1, before := o.servers["n1"], filepath.Join(o.dir, "before")
+	n1.term()
+	n1.ends(0)
+	if err := os.CopyFS(before, os.DirFS(n1.store)); err != nil {
+		o.Fatal(err)
+	}
+	o.startAgain("n1")
+	o.ready()
+	o.put()
+	o.stored()
+	n1.kill()
+	if err := errors.Join(os.RemoveAll(n1.store), os.CopyFS(n1.store, os.DirFS(before))); err != nil {
+		o.Fatal(err)
+	}
+	o.startAgain("n1")
+	eventually(o.T, "the relay notices in each of its four streams", func() bool {
+		return strings.Count(o.relays[0].output.String(), "lacks a write that it had confirmed") == 4
+	})
+	o.ready()
+	o.stored()
+	o.relays[0].kill()
+	o.relays[0] = o.begin("r1", "1")
+	o.ready()
 }
 
 // closed are lines of secure.conf that keep nodes and game servers away: a variable of a file counts, not that of the environment.
