@@ -163,6 +163,9 @@ func New(cfg Config) *Lease {
 // bear begins an incarnation.
 func (l *Lease) bear() {
 	l.born++
+	for _, s := range l.list {
+		s.last = 0
+	}
 	l.incarnation = l.cfg.Start + "." + strconv.Itoa(l.born)
 	l.chain = chain{queue: l.queue, limit: opKeyframesMax, last: l.last, floor: l.floor}
 }

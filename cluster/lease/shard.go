@@ -20,7 +20,7 @@ type shard struct {
 	open  bool      // the worker takes it
 
 	epoch   uint64 // in which this relay holds it; 0 if it does not
-	last    uint64 // the newest epoch in which it did
+	last    uint64 // the newest epoch in which this incarnation did
 	durable bool
 
 	releasing bool // its holder has stopped serving it
