@@ -155,6 +155,9 @@ func (w *world) equal(why string) {
 		ended = w.store.stats.Expired
 		w.step(500 * time.Millisecond) // replicas have to learn of a state that ends at the last moment
 	}
+	for len(w.queue) > 0 { // a batch may have left at the last moment
+		w.step(time.Millisecond)
+	}
 	w.twin.equal(w, w.store)
 	epoch, seq := w.store.Position()
 	for i, r := range w.replicas {

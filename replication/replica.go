@@ -143,7 +143,7 @@ type ReplicaStats struct {
 	BufferFull       uint64 // batches dropped because the buffer was full
 	BadRecords       uint64 // records that were malformed or had an unknown RefId
 	Checksums        uint64 // compared
-	Divergence       uint64 // views, or groups of states, whose checksum differed at an equal position
+	Divergence       uint64 // views, or groups of states, whose checksum differed at an equal position, and which were not in doubt
 	RangeRequests    uint64
 	KeyframeRequests uint64
 	StateRequests    uint64 // for single states, and for sums of groups of states that are in doubt
@@ -323,7 +323,7 @@ func (r *Replica) change(st *State, values view.Values) (differs bool) {
 
 // checksum compares a view. The replica applies batches in order, so that the position of the checksum of a batch is its
 // own. The checksum in an answer says what the request listed, which may be older than a part of an earlier answer to
-// the same request: then the view is not damaged, but has to be asked for.
+// the same request: then the view is not damaged, but has to be asked for. A state that is in doubt differs until then.
 func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
 	want, err := m.CRC()
 	if err != nil {
@@ -331,7 +331,7 @@ func (r *Replica) checksum(st *State, rg view.Range, m *view.Record) bool {
 	}
 	r.stats.Checksums++
 	if st.crc(&r.scratch, rg) != want {
-		if !r.strict {
+		if !r.strict && !r.doubt.states[st.Number] {
 			r.stats.Divergence++
 		}
 		r.doubtState(st.Number, m.Ref)
