@@ -94,18 +94,21 @@ func (st *stored) appendStored(b []byte) []byte {
 	return st.appendRecords(b, nil, appendStoredDescribe(nil, st.Desc))
 }
 
-// MarkDirty puts a state from TakeDirty back at the front of the queue because it was not
-// stored. since is the time of its change.
-func (s *Store) MarkDirty(since time.Time, number uint64) {
-	st := s.states.byNumber[number]
-	if st == nil {
-		st = &stored{State: State{Number: number, dead: true}}
+// MarkDirty puts states from TakeDirty back at the front of the queue, in this order, because they were not
+// stored. since is the time of their change. A number without a state stands for one that has ended.
+func (s *Store) MarkDirty(since time.Time, numbers ...uint64) {
+	front := make([]unstoredState, 0, len(numbers))
+	for _, number := range numbers {
+		st := s.states.byNumber[number]
+		if st == nil {
+			st = &stored{State: State{Number: number, dead: true}}
+		}
+		if !st.unstored {
+			st.unstored = true
+			front = append(front, unstoredState{st, since})
+		}
 	}
-	if st.unstored {
-		return
-	}
-	st.unstored = true
-	s.unstored.entries = slices.Insert(s.unstored.entries, 0, unstoredState{st, since})
+	s.unstored.entries = slices.Insert(s.unstored.entries, 0, front...)
 }
 
 // MarkAllDirty queues all states, for a durable store that has lost what it had.

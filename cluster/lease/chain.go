@@ -2,6 +2,7 @@ package lease
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dnprelay/dnprelay/internal/fence"
@@ -25,7 +26,7 @@ type chain struct {
 	closed  bool      // what the newest record says
 	paused  bool      // silent for too long
 	grace   time.Time // until when no lease is revoked
-	floor   uint64    // below which the stream has no sequence for a shard, because epochs only grow
+	floor   uint64    // the highest epoch that this relay knew when the stream lost it; it holds nothing below
 
 	queue     []*batch  // what waits to be stored, oldest first
 	limit     int       // keyframes of the next write
@@ -53,7 +54,7 @@ type op struct {
 	sent   time.Time // when it was sent last
 	read   time.Time // when the leader was asked last what became of it
 	unsure bool      // an attempt had no answer, or one that says nothing
-	behind time.Time // since when the leader says that the stream lacks this relay's last record
+	lacks  time.Time // since when the leader says that the stream lacks this relay's last record
 }
 
 // Store asks to store a batch of keyframes, whose sizes it keeps, for a shard that this relay holds in an epoch. Either ActionStored or
@@ -247,6 +248,7 @@ func (l *Lease) written(now, asked time.Time, a Answer) {
 	}
 	l.op, l.retry, l.failures = nil, time.Time{}, 0
 	l.last, l.joined, l.closed = a.Seq, true, o.record.Closed
+	l.proved.saw(a.Seq)
 	if l.floor > l.last+floorMax {
 		l.floor = 0
 	}
@@ -284,39 +286,36 @@ func (l *Lease) settle(now time.Time) {
 
 // ReadLease answers the ActionReadLease of a node, which was asked at a time; r is the zero Record if there is none.
 func (l *Lease) ReadLease(now, asked time.Time, node string, r Record, v fence.Verdict) {
+	if p := l.peers[node]; p != nil && v == fence.OK && r.Seq == 0 && !p.lives() {
+		l.forget(node) // servers remove the record of a lease that was revoked long ago
+	} else if p != nil {
+		l.checked(now, &p.proved, p.Seq, r.Seq, v)
+	} else if node == l.cfg.Node {
+		l.checked(now, &l.proved, l.last, r.Seq, v)
+	}
 	switch {
 	case v != fence.OK:
 	case node != l.cfg.Node:
-		l.Saw(now, node, r)
+		if r.Seq != 0 {
+			l.Saw(now, node, r)
+		}
 	case l.op == nil: // an answer that comes late
-	case r.Seq < l.last || r.Seq == l.last && l.joined && (r.Incarnation != l.incarnation || r.Revoked != ""):
+	case r.Seq < l.last:
 		if !asked.Before(l.op.first) {
-			l.lacks(now, &l.op.behind)
+			l.lacks(now, &l.op.lacks)
 		}
 		return
 	case r.Seq > l.last:
 		l.sawOwn(now, r)
 	default: // not written; a copy that is still on its way has the same condition
-		l.retry, l.op.behind = now, time.Time{}
+		l.retry, l.op.lacks = now, time.Time{}
 	}
 	if l.op != nil && v != fence.OK && node == l.cfg.Node {
-		l.op.read = now.Add(pauseMax - settleWait)
+		l.op.read, l.op.lacks = now.Add(pauseMax-settleWait), time.Time{}
 	}
 }
 
-// lacks takes note that the leader does not have a record that was stored, and since when it says so. A leader that was deposed and does not
-// know says so for a moment. If it goes on, the servers lost what they had stored, or the lease was revoked so long ago that nothing of it is left.
-func (l *Lease) lacks(now time.Time, since *time.Time) {
-	switch {
-	case since.IsZero():
-		*since = now
-	case now.Sub(*since) >= lacksWait:
-		*since = now
-		l.emit(Action{Kind: ActionForgot})
-	}
-}
-
-// low reports whether the sequences of the stream are still below an epoch that others know. Each write brings them one nearer.
+// low reports whether the sequences of the stream are still below an epoch that others know. Each write brings them nearer.
 func (l *Lease) low() bool { return l.last < l.floor }
 
 // sawOwn takes a record of this relay's name.
@@ -330,6 +329,8 @@ func (l *Lease) sawOwn(now time.Time, r Record) {
 		l.written(now, l.op.first, Answer{Seq: r.Seq, Partly: l.partly()})
 	case mine: // of a write that was said not to be stored
 		l.last = r.Seq
+	case l.joined && r.Incarnation != l.incarnation && strings.HasPrefix(r.Incarnation, l.cfg.Start+"."): // a late write of this process, in a stream that went back
+		l.revoked(now, r)
 	case r.Revoked != "" && (l.joined || r.Incarnation == l.incarnation): // the answer to the first write may be lost, and the lease revoked since
 		l.revoked(now, r)
 	case !l.joined:

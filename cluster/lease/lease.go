@@ -57,12 +57,12 @@ const (
 	// wipedWait is how long a shard of a stream that was made anew is left to the relay that held it before.
 	wipedWait = 12 * time.Second
 
-	// lacksWait is for how long the leader of the stream must say that a confirmed record is not there. It is arbitrary: if a leader
-	// that was deposed says so, the relay only begins a new incarnation.
+	// lacksWait is for how long the leader of the stream must say that a record is not there which was. It is arbitrary: if a leader that
+	// was deposed says so, the relay begins a new incarnation, and its shards are not served for a moment.
 	lacksWait = 3 * time.Second
 
-	// floorMax is how many writes a relay makes at most, so that the epochs of a stream that lost writes are above those that others know. It
-	// is arbitrary: an hour of writes at 300 a second.
+	// floorMax bounds how far below the epochs that others know the sequences of a stream may be that lost writes. A relay writes until they
+	// are above; beyond the bound it takes shards all the same. It is arbitrary: an hour of writes at 300 a second.
 	floorMax = 1_000_000
 
 	// passedTime is how long a relay gets no shards after it let one pass. It is arbitrary: one that cannot acquire shards
@@ -134,8 +134,11 @@ type Lease struct {
 	advanced    time.Time // last
 	primed      bool      // the records that the stream had are known
 	incarnation string
-	born        int  // incarnations so far
-	replaced    bool // another process has this relay's name
+	born        int       // incarnations so far
+	replaced    bool      // another process has this relay's name
+	proved      proof     // of this relay's own record
+	lacking     time.Time // since when the leader says that it does not have what this relay knows
+	forgot      bool      // ActionForgot was said, and Wiped was not called since
 
 	chain
 	peers map[string]*peer
@@ -163,43 +166,23 @@ func New(cfg Config) *Lease {
 // bear begins an incarnation.
 func (l *Lease) bear() {
 	l.born++
-	for _, s := range l.list {
-		s.last = 0
-	}
 	l.incarnation = l.cfg.Start + "." + strconv.Itoa(l.born)
 	l.chain = chain{queue: l.queue, limit: opKeyframesMax, last: l.last, floor: l.floor}
 }
 
-// Rewatch says that the watch begins, again with the last record of each subject. These count, also if they are older than what is known: the
-// stream may have lost the others. A server whose copy lags brings records that fit together, and every change is conditional.
+// Rewatch says that the watch begins, again with the last record of each subject. The stream may have lost what this relay knows of it.
 func (l *Lease) Rewatch() {
 	l.primed = false
-	for _, p := range l.peers {
-		p.former = true
-	}
-	for _, s := range l.list {
-		s.watched = 0
-	}
+	l.forgetProofs()
 }
 
 // Primed says that the watch has brought all records that the stream has, and brings the others in order from now on.
-func (l *Lease) Primed() {
-	l.primed = true
-	for name, p := range l.peers {
-		if p.former {
-			l.forget(name)
-		}
-	}
-	for _, s := range l.list {
-		if s.watched == 0 && s.epoch == 0 {
-			s.owner = Owner{}
-		}
-	}
-}
+func (l *Lease) Primed() { l.primed = true }
 
 // Saw takes the lease of a relay from the watch.
 func (l *Lease) Saw(now time.Time, node string, r Record) {
 	if node == l.cfg.Node {
+		l.proved.saw(r.Seq)
 		l.sawOwn(now, r)
 		return
 	}
@@ -207,25 +190,18 @@ func (l *Lease) Saw(now time.Time, node string, r Record) {
 	if p == nil {
 		p = l.meet(node)
 	}
-	if r.Seq > p.Seq || p.former && r != p.Record {
+	if r.Seq > p.Seq {
 		p.Record = r
 		p.heard(now)
 	}
-	p.former = false
+	p.proved.saw(r.Seq)
 }
 
 // SawOwner takes the record of who holds a shard from the watch.
 func (l *Lease) SawOwner(now time.Time, n int, o Owner) {
 	if s := l.shard[n]; s != nil {
-		first := s.watched == 0
 		s.watched = max(s.watched, o.Seq)
-		switch {
-		case o.Seq >= s.owner.Seq:
-		case s.epoch == 0 && first:
-			s.owner, s.ask = Owner{}, ask{}
-		case s.ask.owner == (Owner{}) && !s.ask.read:
-			l.readOwner(now, s)
-		}
+		s.proved.saw(o.Seq)
 		l.owned(now, s, o)
 	}
 }
@@ -252,13 +228,14 @@ func (l *Lease) Wiped(now time.Time) {
 		l.floor = max(l.floor, s.owner.Seq)
 		if s.epoch != 0 {
 			l.lose(now, s, ReasonWiped)
-			s.former = former{epoch: s.last, wiped: true}
+			s.former = former{epoch: s.last, wiped: true, below: s.last}
 		} else if p := l.peers[s.owner.Node]; p != nil && p.lives() {
 			s.reserved = now.Add(wipedWait)
 		}
 		s.owner, s.watched, s.ask, s.free = Owner{}, 0, ask{}, time.Time{}
 	}
-	l.peers, l.order, l.last, l.primed = map[string]*peer{}, nil, 0, false
+	l.peers, l.order, l.last, l.primed, l.forgot = map[string]*peer{}, nil, 0, false, false
+	l.forgetProofs()
 	l.bear()
 }
 
@@ -274,7 +251,7 @@ func (l *Lease) Advance(now time.Time) []Action {
 	l.advanced = now
 	if l.active() {
 		l.watchSilence(now)
-		if l.primed {
+		if l.primed && !l.doubts(now) {
 			l.judge(now)
 			l.place(now)
 		}
@@ -304,12 +281,15 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 		soon(p.since.Add(revokeWait))
 		soon(p.lateAt())
 		soon(p.asked.Add(Timeout))
+		soon(p.proved.sent.Add(Timeout))
 	}
 	soon(l.grace)
+	soon(l.proved.sent.Add(Timeout))
 	for _, s := range l.list {
 		soon(s.alive.Add(aliveTimeout))
 		soon(s.ask.sent.Add(Timeout))
 		soon(s.ask.again)
+		soon(s.proved.sent.Add(Timeout))
 		soon(s.reserved)
 		if !s.free.IsZero() {
 			soon(s.free.Add(spareStep))
@@ -378,7 +358,7 @@ const (
 	// ActionSeen says that another relay, Node, holds Shard in Epoch. Node is empty if the record has another format.
 	ActionSeen
 
-	// ActionForgot says that the stream lacks records that were confirmed. The caller begins a new watch and calls Wiped.
+	// ActionForgot says that the stream lacks records that it had. The caller begins a new watch and calls Wiped.
 	ActionForgot
 
 	// ActionReplaced says that another process has this relay's name. The lease does nothing any more.

@@ -100,6 +100,92 @@ func TestLeaseIsForgotten(t *testing.T) {
 	}
 }
 
+// TestLaggingWatch serves a watch that begins anew from a server that catches up: it has an old state of things, or nothing, and of each subject only
+// the last record reaches it. What the relay knew counts when the leader says that it is there. Another relay that lives keeps its shard.
+func TestLaggingWatch(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		l := newLease()
+		now := time.Now()
+		lives, held := lease.Record{Seq: 880, Incarnation: "b2", Write: 9}, lease.Owner{Seq: 500, Node: "b", Incarnation: "b2", Before: 100}
+		l.Saw(now, "b", lives)
+		l.SawOwner(now, 0, held)
+		l.Wrote(now, now, written(l.Advance(now)).Record, lease.Answer{Verdict: fence.OK, Seq: 900})
+		l.Rewatch()
+		if !empty {
+			l.SawOwner(now, 0, lease.Owner{Seq: 100, Node: "b", Incarnation: "b1"})
+			l.Saw(now, "b", lease.Record{Seq: 390, Incarnation: "b1", Write: 9})
+		}
+		l.Primed()
+		asked := map[lease.ActionKind]int{}
+		turn := func() {
+			l.Alive(now, 0, true)
+			for _, a := range l.Advance(now) {
+				asked[a.Kind]++
+				switch {
+				case a.Kind == lease.ActionReadOwner:
+					l.ReadOwner(now, 0, held, fence.OK)
+				case a.Kind == lease.ActionReadLease && a.Node == "b":
+					l.ReadLease(now, a.Asked, "b", lives, fence.OK)
+				}
+			}
+		}
+		turn()
+		l.SawOwner(now, 0, held) // the server has caught up so far, and not yet with the lease
+		for range 8 {
+			now = now.Add(50 * time.Millisecond)
+			turn()
+		}
+		if asked[lease.ActionOwn]+asked[lease.ActionRevoke]+asked[lease.ActionForgot] > 0 || asked[lease.ActionReadLease] != 2 || asked[lease.ActionReadOwner] != 1 {
+			t.Errorf("empty %v: the relay asks %v (kinds), want the leader for two leases and an owner, and nothing else", empty, asked)
+		}
+	}
+}
+
+// TestEpochsOnlyGrow loses the records of a holder, and of another relay's shard. The relay takes no shard below the epochs that it knew, also if one is given to
+// it; it writes until it may, and takes its own back at once.
+func TestEpochsOnlyGrow(t *testing.T) {
+	l := newLease()
+	now := time.Now()
+	first := written(l.Advance(now)).Record
+	l.Wrote(now, now, first, lease.Answer{Verdict: fence.OK, Seq: 999})
+	l.SawOwner(now, 0, lease.Owner{Seq: 1000, Node: "a", Incarnation: first.Incarnation, Before: 500})
+	l.Advance(now)
+	l.Rewatch()
+	older := lease.Owner{Seq: 300, Node: "b", Incarnation: "b1"}
+	l.SawOwner(now, 0, older)
+	l.Primed()
+	l.Wiped(now)
+	l.Rewatch()
+	l.SawOwner(now, 0, older)
+	l.Primed()
+	seq, given := uint64(900), false
+	for range 1000 {
+		now = now.Add(time.Millisecond)
+		l.Alive(now, 0, true)
+		for _, a := range l.Advance(now) {
+			switch a.Kind {
+			case lease.ActionWrite:
+				seq++
+				l.Wrote(now, now, a.Record, lease.Answer{Verdict: fence.OK, Seq: seq})
+				if !given {
+					given = true
+					seq++
+					l.SawOwner(now, 0, lease.Owner{Seq: seq, Node: "a", Incarnation: a.Record.Incarnation, Before: 300})
+				}
+			case lease.ActionOwn:
+				seq++
+				l.WroteOwner(now, 0, a.Expect, a.Owner, lease.Answer{Verdict: fence.OK, Seq: seq})
+			case lease.ActionAcquired:
+				if a.Epoch <= 1000 || a.Epoch > 1010 {
+					t.Errorf("the relay holds the shard in epoch %d, and knew 1000", a.Epoch)
+				}
+				return
+			}
+		}
+	}
+	t.Error("the relay does not take its shard back within a second")
+}
+
 // newLease returns the lease of relay a, in a stream without records.
 func newLease() *lease.Lease {
 	l := lease.New(lease.Config{Node: "a", Start: "a1", Shards: []int{0}, Draw: cluster.DrawShard})

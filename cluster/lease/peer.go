@@ -22,7 +22,7 @@ type peer struct {
 	worst  time.Duration // the longest that a confirmation took since the last sign
 	asked  time.Time     // when its revocation was asked; zero if none is under way
 	passed time.Time     // when it let a shard pass; zero for never
-	former bool          // its record is of the former watch
+	proved proof
 }
 
 func (p *peer) lives() bool { return p.Seq != 0 && p.Revoked == "" }
@@ -76,7 +76,7 @@ func (l *Lease) meet(node string) *peer {
 	return p
 }
 
-// forget forgets a relay. An absent lease counts as a revoked one.
+// forget forgets a relay.
 func (l *Lease) forget(name string) {
 	delete(l.peers, name)
 	l.order = slices.DeleteFunc(l.order, func(other string) bool { return other == name })
@@ -94,7 +94,7 @@ func (l *Lease) judge(now time.Time) {
 	}
 }
 
-// revoke revokes the lease of a relay, unless it has none or that is under way.
+// revoke revokes the lease of a relay, if it has one and that is not asked already.
 func (l *Lease) revoke(now time.Time, name string) {
 	if p := l.peers[name]; p != nil && p.lives() && now.Sub(p.asked) >= Timeout {
 		p.asked = now

@@ -15,12 +15,13 @@ type shard struct {
 	owner Owner // the newest that was seen
 
 	watched uint64 // sequence of the newest that the watch brought, behind all records that are older
+	proved  proof
 
 	alive time.Time // when its worker spoke last
 	open  bool      // the worker takes it
 
 	epoch   uint64 // in which this relay holds it; 0 if it does not
-	last    uint64 // the newest epoch in which this incarnation did
+	last    uint64 // the newest epoch in which it did
 	durable bool
 
 	releasing bool // its holder has stopped serving it
@@ -37,9 +38,10 @@ type shard struct {
 // A former is the last ownership of this relay, if it ended with the lease or with the stream and no other relay held the shard until
 // the record of a sequence.
 type former struct {
-	epoch uint64
+	epoch uint64 // 0 if what this relay has is not the newest any longer
 	until uint64
 	wiped bool
+	below uint64 // the epoch, if the stream lost it: edges and game servers ignore a holder of a lower one
 }
 
 // An ask is a change of the owner that is under way.
@@ -50,7 +52,6 @@ type ask struct {
 	sent   time.Time // or when the leader was asked last who holds the shard
 	read   bool      // the leader was asked
 	again  time.Time // when to ask again after a refusal; zero for never
-	behind time.Time // since when the leader says that the stream lacks the record of the owner
 }
 
 // hung reports whether the worker of the shard stands still.
@@ -69,10 +70,10 @@ func (l *Lease) Epoch(n int) uint64 { return l.shard[n].epoch }
 
 // owned takes the record of who holds a shard.
 func (l *Lease) owned(now time.Time, s *shard, o Owner) {
-	if o.Seq < s.owner.Seq || o == s.owner { // a stream that went back may have another record with the same sequence
+	if o.Seq <= s.owner.Seq {
 		return
 	}
-	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation && o.Seq > s.last // an older one was given up in the history that is lost
+	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation && o.Seq >= l.floor
 	if s.epoch != 0 {
 		why := ReasonTaken
 		if s.releasing && s.ask.owner.Node == o.Node && s.ask.owner.Incarnation == o.Incarnation {
@@ -82,8 +83,11 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	}
 	spare := s.ask.spare && mine && s.ask.owner.Node == o.Node
 	f := s.former
-	older := f.wiped && o.Seq <= f.epoch && !mine // the stream lost the records since
-	if !older && f.until != o.Before {            // others may have held the shard, also if their records were not seen
+	older := o.Seq < f.below && !mine // a record of the time before this relay's epoch, which is lost, or of a relay that does not know that epoch
+	switch {
+	case older && l.primed: // somebody took the shard meanwhile
+		f.epoch, f.wiped = 0, false
+	case !older && f.until != o.Before: // others may have held the shard, also if their records were not seen
 		f = former{}
 	}
 	s.owner, s.ask, s.former, s.free = o, ask{}, former{}, time.Time{}
@@ -152,7 +156,7 @@ func (l *Lease) place(now time.Time) {
 			l.placeHeld(now, s, open, asks < asksMax)
 		case !l.isFree(now, s):
 			s.free = time.Time{}
-			if s.former.wiped && valid { // in the history that is lost, this relay took the shard from one that was silent
+			if s.former.below != 0 && valid && open && s.open && !s.hung(now) { // its holder has an epoch that others ignore
 				l.revoke(now, s.owner.Node)
 			}
 		default:
@@ -243,6 +247,7 @@ func (l *Lease) WroteOwner(now time.Time, n int, expect uint64, o Owner, a Answe
 	switch {
 	case a.Verdict == fence.OK:
 		o.Seq = a.Seq
+		s.proved.saw(o.Seq)
 		l.owned(now, s, o)
 	case !current:
 	case a.Verdict == fence.Stale, a.Verdict == fence.Unknown:
@@ -252,16 +257,15 @@ func (l *Lease) WroteOwner(now time.Time, n int, expect uint64, o Owner, a Answe
 	}
 }
 
-// ReadOwner answers ActionReadOwner; o is the zero Owner if there is none.
+// ReadOwner answers the ActionReadOwner of a shard; o is the zero Owner if there is none.
 func (l *Lease) ReadOwner(now time.Time, n int, o Owner, v fence.Verdict) {
 	s := l.shard[n]
+	l.checked(now, &s.proved, s.owner.Seq, o.Seq, v)
 	switch {
 	case v != fence.OK:
 		s.ask.sent = earlier(s.ask.sent, now.Add(pauseMax-Timeout))
 	case o.Seq > s.owner.Seq:
 		l.owned(now, s, o)
-	case o.Seq < s.owner.Seq && s.ask.read:
-		l.lacks(now, &s.ask.behind)
 	case o.Seq == s.owner.Seq && s.ask.read: // the change is not stored; a copy on its way has the same condition
 		s.ask = ask{again: now.Add(pauseMax / 2)}
 	}

@@ -25,7 +25,6 @@ type checker struct {
 	holders  map[uint64]string          // incarnation to which the store gave an epoch
 	storeIll time.Duration              // when the store, or a node, last had an excuse
 	faultAt  time.Duration
-	noticed  time.Duration // when relays have noticed that the stream lost what it had
 	ownedAt  [simShards]time.Duration
 	gap      [simShards]time.Duration // when the shard was last served, or no node could
 
@@ -55,8 +54,7 @@ func (c *checker) forget() {
 
 // goneBack takes note that the stream lost what it stored lately.
 func (c *checker) goneBack() {
-	c.noticed = c.w.net.Elapsed() + noticeMax + 8*c.w.store.slow
-	c.storeIll = c.noticed
+	c.storeIll = c.w.net.Elapsed() + noticeMax + 8*c.w.store.slow
 	for i, all := range c.acked {
 		for k, v := range all {
 			if has := c.w.store.values[i][k]; has.before(v) {
@@ -74,7 +72,7 @@ func (c *checker) goneBack() {
 // stores judges a keyframe that the store accepts.
 func (c *checker) stores(n *simNode, k keyframe, was version) {
 	o := c.w.store.owner(k.shard)
-	lost := o.Seq < k.epoch && c.w.net.Elapsed() < c.noticed // the record of the holder is, and that of its lease, which is older, is not
+	lost := o.Seq < k.epoch && c.since(max(n.illAt, c.storeIll)) < noticeMax+8*c.w.store.slow // the record of the holder is, and that of its lease, which is older, is not
 	if (o.Seq != k.epoch || o.Node != n.name()) && !lost {
 		c.failf("the store takes a value of shard %d of epoch %d by %s, but the holder is %+v", k.shard, k.epoch, n.name(), o)
 	}
@@ -203,7 +201,11 @@ func (c *checker) look() {
 // lookAt judges a node that believes to hold a shard.
 func (c *checker) lookAt(n *simNode, i int, h *held) {
 	quiet := c.since(max(n.illAt, c.storeIll, c.faultAt)) - c.w.store.slow*8
-	if o := c.w.store.owner(i); h.epoch != o.Seq && min(quiet, c.since(c.ownedAt[i])) > zombieMax {
+	o, most := c.w.store.owner(i), zombieMax
+	if h.epoch > o.Seq { // the stream lost the record
+		most = noticeMax
+	}
+	if h.epoch != o.Seq && min(quiet, c.since(c.ownedAt[i])) > most {
 		c.failf("%s goes on in epoch %d of shard %d, while the store, which answers it, has %d", n.name(), h.epoch, i, o.Seq)
 	}
 	if away := c.since(n.okAt); h.durable && away > 1100*time.Millisecond {

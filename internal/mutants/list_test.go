@@ -327,7 +327,7 @@ var list = []mutant{
 	},
 	{
 		Name: "old_copy_is_served", In: "cluster/lease", Func: "Lease.owned", Guards: "DESIGN: a relay goes on with what it had only if no other relay held the shard",
-		Old: "if !older && f.until != o.Before {", New: "if false {",
+		Old: "case !older && f.until != o.Before:", New: "case false:",
 		By: "cluster/lease.TestSimulation", Args: []string{"-seeds", "500"},
 	},
 	{

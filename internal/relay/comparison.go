@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/dnprelay/dnprelay/cluster"
@@ -196,6 +197,18 @@ func (o *ownership) ending() map[storedKey]bool {
 		if st.ends {
 			all[storedKey{st.space.name, st.number}] = true
 		}
+	}
+	return all
+}
+
+// ends returns the numbers of the states that were removed, by space and ascending.
+func (c *comparison) ends() map[string][]uint64 {
+	all := make(map[string][]uint64)
+	for k := range c.removed {
+		all[k.space] = append(all[k.space], k.number)
+	}
+	for _, numbers := range all {
+		slices.Sort(numbers)
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -47,6 +46,7 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	for _, st := range former.storing {
 		st.space.store.MarkDirty(st.since, st.number)
 	}
+	removed := former.comparison.ends()
 	states := 0
 	for _, old := range former.spaces {
 		sp := w.makeSpace(now, o, old.name)
@@ -59,18 +59,20 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 		if wiped {
 			dirty = len(all)
 		}
-		for _, d := range slices.Backward(all[:dirty]) { // the oldest comes first again
-			sp.store.MarkDirty(now, d.Number)
+		var again []uint64
+		for _, d := range all[:dirty] {
+			again = append(again, d.Number)
 		}
+		if wiped {
+			again = append(again, removed[old.name]...)
+			delete(removed, old.name)
+		}
+		sp.store.MarkDirty(now, again...)
 		states += len(all)
 	}
 	if wiped {
-		removed := slices.Collect(maps.Keys(former.comparison.removed))
-		slices.SortFunc(removed, func(a, b storedKey) int {
-			return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(b.number, a.number))
-		})
-		for _, k := range removed {
-			w.makeSpace(now, o, k.space).store.MarkDirty(now, k.number)
+		for _, name := range slices.Sorted(maps.Keys(removed)) { // spaces in which nothing else is left
+			w.makeSpace(now, o, name).store.MarkDirty(now, removed[name]...)
 		}
 	}
 	w.relay.shards.inherit(now, states)
