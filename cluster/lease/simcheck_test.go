@@ -72,8 +72,9 @@ func (c *checker) goneBack() {
 // stores judges a keyframe that the store accepts.
 func (c *checker) stores(n *simNode, k keyframe, was version) {
 	o := c.w.store.owner(k.shard)
-	lost := o.Seq < k.epoch && c.since(max(n.illAt, c.storeIll)) < noticeMax+8*c.w.store.slow // the record of the holder is, and that of its lease, which is older, is not
-	if (o.Seq != k.epoch || o.Node != n.name()) && !lost {
+	known := o.Seq == k.epoch && o.Node == n.name()
+	lost := !known && c.w.shardOf(k.epoch) < 0 && c.since(max(n.illAt, c.storeIll)) < noticeMax+8*c.w.store.slow // the record of the holder is, and that of its lease is not
+	if !known && !lost {
 		c.failf("the store takes a value of shard %d of epoch %d by %s, but the holder is %+v", k.shard, k.epoch, n.name(), o)
 	}
 	if k.value.before(was) {
@@ -142,6 +143,10 @@ func (c *checker) acquired(n *simNode, a lease.Action) {
 			}
 		}
 	}
+	if known := n.epochs[a.Shard]; a.Epoch < known && n.lease.Epoch(a.Shard) == a.Epoch { // otherwise it has lost it again
+		c.failf("%s acquires shard %d in epoch %d, and knew %d", n.name(), a.Shard, a.Epoch, known)
+	}
+	n.epochs[a.Shard] = max(n.epochs[a.Shard], a.Epoch)
 	if n.shards[a.Shard] != nil {
 		c.failf("%s acquires shard %d twice", n.name(), a.Shard)
 	}

@@ -29,12 +29,13 @@ type simNode struct {
 	armed              bool
 	wake               time.Duration
 
-	stalled bool // the watch brings nothing
-	pos     int  // of the watch in the log
-	made    int  // the stream that it watches
-	knows   int  // the newest stream of which its lease was told
-	primed  bool // the watch has brought the records that there were
-	watches int  // begun so far
+	stalled bool              // the watch brings nothing
+	pos     int               // of the watch in the log
+	made    int               // the stream that it watches
+	knows   int               // the newest stream of which its lease was told
+	primed  bool              // the watch has brought the records that there were
+	watches int               // begun so far
+	epochs  [simShards]uint64 // the highest that it knows
 
 	shards  [simShards]*held
 	former  [simShards]*held // what a lost ownership left, if it was complete
@@ -79,7 +80,7 @@ func (n *simNode) boot() {
 	n.alive, n.paused, n.armed, n.hung, n.draining, n.stalled = true, false, false, false, false, false
 	n.knows = n.w.store.made
 	n.asleep, n.batches, n.sending = nil, map[uint64]*simBatch{}, map[uint64][]keyframe{}
-	n.shards, n.former = [simShards]*held{}, [simShards]*held{}
+	n.shards, n.former, n.epochs = [simShards]*held{}, [simShards]*held{}, [simShards]uint64{}
 	var all []int
 	for i := range simShards {
 		all = append(all, i)
@@ -139,6 +140,7 @@ func (n *simNode) see(e *entry) {
 	if e.node != "" {
 		n.lease.Saw(n.now(), e.node, e.lease)
 	} else {
+		n.epochs[e.shard] = max(n.epochs[e.shard], e.owner.Seq)
 		n.lease.SawOwner(n.now(), e.shard, e.owner)
 	}
 }
