@@ -71,6 +71,7 @@ type orderClient struct {
 	edge         *orderEdge
 	ended        bool // at the edge
 	joined, left bool // game servers heard it
+	departed     bool // a holder was told
 	wanted       int  // messages that the client sent
 	heard        int  // of those
 }
@@ -209,6 +210,9 @@ func (e *orderEdge) Request(m bus.Msg, wait time.Duration, done func(time.Time, 
 		if err != nil {
 			e.Fatalf("an edge asks %x: %v", m.Data, err)
 		}
+		if w.Kind == replication.WriteLeave {
+			e.byID[w.Session].departed = true
+		}
 		w.Token = e.want(e.name, func(data []byte) { answer(data, nil) })
 		e.store.Write(e.now, w)
 		e.advance()
@@ -310,7 +314,7 @@ func (o *orderTest) hears(data []byte) {
 	switch err := json.Unmarshal(data, &ev); {
 	case err != nil:
 		o.Fatal(err)
-	case o.store != nil && ev.Type == "joined":
+	case o.store != nil && ev.Type == "joined" && !o.byID[ev.Session].departed:
 		o.store.Join(ev.Client, ev.Session)
 	case o.store != nil && ev.Type == "left":
 		o.store.Leave(ev.Client, ev.Session)
