@@ -76,7 +76,14 @@ func (l *Lease) lacks(now time.Time, since *time.Time) {
 	switch {
 	case since.IsZero():
 		*since = now
-	case now.Sub(*since) >= lacksWait && !l.forgot:
+	case now.Sub(*since) >= lacksWait:
+		l.lost()
+	}
+}
+
+// lost says that the stream lacks what it had: the leader says so, or it has another record with the sequence of one that this relay knows.
+func (l *Lease) lost() {
+	if !l.forgot {
 		l.forgot = true
 		l.emit(Action{Kind: ActionForgot})
 	}

@@ -305,7 +305,7 @@ func (l *Lease) ReadLease(now, asked time.Time, node string, r Record, v fence.V
 			l.lacks(now, &l.op.lacks)
 		}
 		return
-	case r.Seq > l.last:
+	case r.Seq > l.last || l.joined && (r.Incarnation != l.incarnation || r.Revoked != ""):
 		l.sawOwn(now, r)
 	default: // not written; a copy that is still on its way has the same condition
 		l.retry, l.op.lacks = now, time.Time{}
@@ -321,6 +321,9 @@ func (l *Lease) low() bool { return l.last < l.floor }
 // sawOwn takes a record of this relay's name.
 func (l *Lease) sawOwn(now time.Time, r Record) {
 	if r.Seq <= l.last {
+		if r.Seq == l.last && l.joined && (r.Incarnation != l.incarnation || r.Revoked != "") {
+			l.lost()
+		}
 		return
 	}
 	mine := r.Incarnation == l.incarnation && r.Revoked == ""

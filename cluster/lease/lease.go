@@ -193,6 +193,8 @@ func (l *Lease) Saw(now time.Time, node string, r Record) {
 	if r.Seq > p.Seq {
 		p.Record = r
 		p.heard(now)
+	} else if r.Seq == p.Seq && r != p.Record {
+		l.lost()
 	}
 	p.proved.saw(r.Seq)
 }
@@ -251,7 +253,7 @@ func (l *Lease) Advance(now time.Time) []Action {
 	l.advanced = now
 	if l.active() {
 		l.watchSilence(now)
-		if l.primed && !l.doubts(now) {
+		if l.primed && !l.forgot && !l.doubts(now) {
 			l.judge(now)
 			l.place(now)
 		}

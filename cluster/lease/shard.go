@@ -71,6 +71,9 @@ func (l *Lease) Epoch(n int) uint64 { return l.shard[n].epoch }
 // owned takes the record of who holds a shard.
 func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	if o.Seq <= s.owner.Seq {
+		if o.Seq == s.owner.Seq && o != s.owner {
+			l.lost()
+		}
 		return
 	}
 	mine := o.Node == l.cfg.Node && o.Incarnation == l.incarnation && o.Seq >= l.floor
@@ -264,7 +267,7 @@ func (l *Lease) ReadOwner(now time.Time, n int, o Owner, v fence.Verdict) {
 	switch {
 	case v != fence.OK:
 		s.ask.sent = earlier(s.ask.sent, now.Add(pauseMax-Timeout))
-	case o.Seq > s.owner.Seq:
+	case o.Seq > s.owner.Seq || o.Seq == s.owner.Seq && o != s.owner:
 		l.owned(now, s, o)
 	case o.Seq == s.owner.Seq && s.ask.read: // the change is not stored; a copy on its way has the same condition
 		s.ask = ask{again: now.Add(pauseMax / 2)}
