@@ -288,10 +288,12 @@ func TestServe(t *testing.T) {
 	e := start(t, "edge", "serve", "--nats-url", nats.URL(), "--http", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0")
 	r.says("serving shards")
 	e.says("bus reached")
-	b, err := natsbus.Connect(natsbus.Config{URL: nats.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var b *natsbus.Bus
+	eventually(t, "NATS takes a connection", func() bool {
+		var err error
+		b, err = natsbus.Connect(natsbus.Config{URL: nats.URL()})
+		return err == nil
+	})
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
