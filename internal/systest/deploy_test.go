@@ -176,6 +176,8 @@ func runComposeNode(t *testing.T, role string, s composeService) {
 		switch name {
 		case "DNP_NATS_URL":
 			value = "nats://127.0.0.1:1"
+		case "DNP_HTTP":
+			value = "127.0.0.1:0" // another program may have the port
 		case "DNP_GOSSIP_KEY_FILE":
 			value = deploy + "compose/gossip.key"
 		}
