@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/dnprelay/dnprelay/cluster"
+	"github.com/dnprelay/dnprelay/cluster/natslease"
 	"github.com/dnprelay/dnprelay/dnp/dnptest"
 	"github.com/dnprelay/dnprelay/internal/natstest"
 	"github.com/dnprelay/dnprelay/internal/telemetry"
@@ -583,21 +585,40 @@ func (o *site) lastWritesLost() {
 	}
 	o.startAgain("n1")
 	o.ready()
+	began := time.Now()
 	o.put()
-	o.stored()
+	o.storedSince(began)
 	n1.kill()
 	if err := errors.Join(os.RemoveAll(n1.store), os.CopyFS(n1.store, os.DirFS(before))); err != nil {
 		o.Fatal(err)
 	}
+	again := time.Now()
 	o.startAgain("n1")
 	eventually(o.T, "the relay notices in each of its four streams", func() bool {
 		return strings.Count(o.relays[0].output.String(), "lacks a write that it had confirmed") >= 4
 	})
-	o.ready()
-	o.stored()
+	o.storedSince(again)
 	o.relays[0].kill()
 	o.relays[0] = o.begin("r1", "1")
 	o.ready()
+}
+
+// storedSince waits until every value is stored in a message that is younger than a time.
+func (o *site) storedSince(at time.Time) {
+	o.Helper()
+	js := jetStream(o.T, o.as("admin"))
+	for i := range siteSpaces {
+		space := fmt.Sprint("space", i)
+		n := cluster.Shard(space, 64)
+		eventually(o.T, "the value of "+space+" is stored", func() bool {
+			stream, err := js.Stream(o.Context(), natslease.StreamName(n%4))
+			if err != nil {
+				return false
+			}
+			m, err := stream.GetLastMsgForSubject(o.Context(), strings.TrimSuffix(o.subjects.StoreKeyframe(n, space, 0), "0")+"*")
+			return err == nil && m.Time.After(at)
+		})
+	}
 }
 
 // closed are lines of secure.conf that keep nodes and game servers away: a variable of a file counts, not that of the environment.
