@@ -119,12 +119,12 @@ func refused(err error) bool {
 // closePatience is how long Close waits until the server has read everything. It is arbitrary: a node that ends has to end.
 const closePatience = 2 * time.Second
 
-// Close sends what was published, ends the connection, and waits until no handler runs. A
-// handler must not call it. Waiting requests end with ErrClosed.
+// Close sends what was published, waits until the server has read it, two seconds at most, ends the connection, and
+// waits until no handler runs. A handler must not call it. Waiting requests end with ErrClosed.
 func (b *Bus) Close() {
 	b.out.close()
 	<-b.sent
-	if b.nc.IsConnected() { // a connection that ends with something unread in it is reset, and the server drops what it has not read
+	if b.nc.IsConnected() { // the system resets a connection that is closed with something unread in it, and the server then drops what it has not read
 		_ = b.nc.FlushTimeout(closePatience)
 	}
 	b.connected.Store(false)

@@ -74,8 +74,8 @@ func (a *addresses) Wipe(t testing.TB, i int) {
 	}
 }
 
-// Save returns a function that gives server i back what it has stored now, and forgets what it stored since. Each time, the
-// server is stopped.
+// Save copies what server i has stored. The function that it returns puts the copy in the place of what the server stored since. The
+// caller stops the server before both.
 func (a *addresses) Save(t testing.TB, i int) (restore func()) {
 	t.Helper()
 	folder, saved := filepath.Join(a.folder, strconv.Itoa(i)), filepath.Join(Dir(t), "saved")

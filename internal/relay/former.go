@@ -46,7 +46,10 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 	for _, st := range former.storing {
 		st.space.store.MarkDirty(st.since, st.number)
 	}
-	removed := former.comparison.ends()
+	var removed map[string][]uint64 // the ends to store again, by space
+	if wiped {
+		removed = former.comparison.ends()
+	}
 	states := 0
 	for _, old := range former.spaces {
 		sp := w.makeSpace(now, o, old.name)
@@ -63,17 +66,13 @@ func (w *Worker) inherit(now time.Time, o, former *ownership, wiped bool) {
 		for _, d := range all[:dirty] {
 			again = append(again, d.Number)
 		}
-		if wiped {
-			again = append(again, removed[old.name]...)
-			delete(removed, old.name)
-		}
+		again = append(again, removed[old.name]...)
+		delete(removed, old.name)
 		sp.store.MarkDirty(now, again...)
 		states += len(all)
 	}
-	if wiped {
-		for _, name := range slices.Sorted(maps.Keys(removed)) { // spaces in which nothing else is left
-			w.makeSpace(now, o, name).store.MarkDirty(now, removed[name]...)
-		}
+	for _, name := range slices.Sorted(maps.Keys(removed)) { // spaces in which nothing else is left
+		w.makeSpace(now, o, name).store.MarkDirty(now, removed[name]...)
 	}
 	w.relay.shards.inherit(now, states)
 	w.relay.cfg.Log.Debug("holding a shard again, with the states that this relay has", "shard", o.shard, "epoch", o.epoch, "former", former.epoch, "states", states, "wiped", wiped)
