@@ -115,6 +115,37 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestRestoredStream has another server lead a stream that was restored from a backup. The servers do not agree on the time when such a stream was
+// made, and all the same it is one stream.
+func TestRestoredStream(t *testing.T) {
+	t.Parallel()
+	c := natstest.Start(t, 3)
+	nc := c.Connect(t)
+	open(t, nc, Config{Node: "before", Shards: 4, Streams: 2, Replicas: 3})
+	backup := natstest.BackUp(t, nc, StreamName(0))
+	deleteStreams(t, c)
+	backup.Restore(t, nc, 3)
+	a := start(t, c, "a", 3)
+	a.Want(true)
+	first := a.want(cluster.ShardAcquired, 0, "the shard never had a holder")
+	led := map[int]bool{}
+	eventually(t, "another server leads the stream", func() bool {
+		if at := c.StreamLeader(StreamName(0)); at >= 0 && !led[at] {
+			led[at] = true
+			looks := a.maintainer.Looks()
+			eventually(t, "the relay looks at the stream", func() bool { return a.maintainer.Looks() >= looks+4 })
+		}
+		_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+StreamName(0), nil, time.Second)
+		return len(led) == 2
+	})
+	if n := a.Stats().Replaced; n != 0 {
+		t.Errorf("%d streams count as made again because another server leads", n)
+	}
+	if e := a.held[0].Load(); e != first.Epoch {
+		t.Errorf("the shard is held in epoch %d, want still %d", e, first.Epoch)
+	}
+}
+
 // TestStreamOfAnotherDeployment puts a stream of another deployment in the place of one that is deleted.
 func TestStreamOfAnotherDeployment(t *testing.T) {
 	c := natstest.Start(t, 1)

@@ -66,11 +66,11 @@ type Maintainer struct {
 
 // A maintained is a stream as it was seen last.
 type maintained struct {
-	name    string
-	created time.Time // by which a stream differs from another one of the same name; zero if it was never seen
-	state   natsjs.StreamState
-	gone    bool
-	silent  time.Time // since when it does not answer; zero if it does
+	name   string
+	made   string // see [identity]; empty if it was never seen
+	state  natsjs.StreamState
+	gone   bool
+	silent time.Time // since when it does not answer; zero if it does
 }
 
 // refusals are the writes that a stream has not taken since it took the last one: a stream
@@ -87,7 +87,7 @@ func NewMaintainer(cfg MaintainerConfig) *Maintainer {
 			continue
 		}
 		i := s.CachedInfo()
-		m.streams = append(m.streams, maintained{name: i.Config.Name, created: i.Created})
+		m.streams = append(m.streams, maintained{name: i.Config.Name, made: identity(i)})
 	}
 	return m
 }
@@ -130,7 +130,7 @@ func (m *Maintainer) Missing() (names []string) {
 	defer m.mu.Unlock()
 	now := time.Now()
 	for g, s := range m.streams {
-		if s.gone || s.created.IsZero() || !s.silent.IsZero() && now.Sub(s.silent) >= missingAfter || m.refusals[g].missing(now) {
+		if s.gone || s.made == "" || !s.silent.IsZero() && now.Sub(s.silent) >= missingAfter || m.refusals[g].missing(now) {
 			names = append(names, s.name)
 		}
 	}
@@ -145,7 +145,7 @@ func (m *Maintainer) Run(ctx context.Context) error {
 		all := m.suspect.Swap(false)
 		for i := range m.streams { // begins at another one each time, as a look may take its whole timeout
 			g := (n + i) % len(m.streams)
-			if s := m.stream(g); !all && i > 0 && !s.gone && s.silent.IsZero() && !s.created.IsZero() {
+			if s := m.stream(g); !all && i > 0 && !s.gone && s.silent.IsZero() && s.made != "" {
 				continue
 			}
 			if err := m.look(ctx, g); err != nil {
@@ -173,10 +173,10 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 	defer cancel()
 	before := m.stream(g)
 	stream, err := OpenStream(ctx, m.cfg.Conn, before.name, func() natsjs.StreamConfig {
-		if !before.gone && !before.created.IsZero() {
+		if !before.gone && before.made != "" {
 			m.cfg.Log.Error("a stream is gone; making it again", "stream", before.name)
 		}
-		m.update(g, func(s *maintained) { s.gone = !s.created.IsZero() })
+		m.update(g, func(s *maintained) { s.gone = s.made != "" })
 		return m.cfg.Want(g)
 	})
 	switch {
@@ -195,18 +195,19 @@ func (m *Maintainer) look(ctx context.Context, g int) error {
 		return nil
 	}
 	info := stream.CachedInfo()
-	other := !info.Created.Equal(before.created)
+	made := identity(info)
+	other := made != before.made
 	if other {
 		if err := m.cfg.Check(g, info.Config); errors.Is(err, ErrDeployment) {
 			return err
 		}
 	}
-	m.update(g, func(s *maintained) { *s = maintained{name: s.name, created: info.Created, state: info.State} })
+	m.update(g, func(s *maintained) { *s = maintained{name: s.name, made: made, state: info.State} })
 	if m.cfg.Seen != nil {
 		m.cfg.Seen(g, info)
 	}
 	switch {
-	case before.created.IsZero():
+	case before.made == "":
 	case !other && m.cfg.Forgot != nil && forgot(&before.state, &info.State):
 		m.cfg.Forgot(g, before.state.LastSeq, info.State.LastSeq)
 	case other:

@@ -27,6 +27,15 @@ var ErrNoServer = errors.New("no NATS server has the tag")
 // not help.
 var ErrReplicas = errors.New("too few replicas")
 
+// metaMade is the metadata key of a random text by which a stream differs from another one of the same name.
+const metaMade = "dnprelay-made"
+
+// identity returns by what a stream differs from another one of the same name. The time when it was made does not serve: of a stream that was
+// restored from a backup, one server says the time of the original stream, and the others that of the restore.
+func identity(i *natsjs.StreamInfo) string {
+	return cmp.Or(i.Config.Metadata[metaMade], i.Created.String())
+}
+
 // OpenStream returns the stream of this name, and makes it as want says if it does not exist. One
 // that exists is not changed and may have another configuration. The error wraps ErrNoServer if no
 // server can take a stream that want places, and ErrReplicas if the server has no cluster.
@@ -38,6 +47,11 @@ func OpenStream(ctx context.Context, nc *nats.Conn, name string, want func() nat
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		c := want()
+		c.Metadata = maps.Clone(c.Metadata)
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[metaMade] = rand.Text()
 		s, err = js.CreateStream(ctx, c)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) { // another node was faster
 			s, err = js.Stream(ctx, name)

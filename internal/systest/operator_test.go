@@ -506,7 +506,7 @@ func (o *site) streams(js jetstream.JetStream) (all []*jetstream.StreamInfo) {
 // awaitCopies waits until every stream is complete on as many servers as it should be on, among which no other server is.
 func (o *site) awaitCopies(js jetstream.JetStream, gone string) {
 	o.Helper()
-	last := ""
+	sys, last := o.as("sys"), ""
 	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 		last = ""
 		all := o.streams(js)
@@ -518,6 +518,7 @@ func (o *site) awaitCopies(js jetstream.JetStream, gone string) {
 			}
 			last += o.consumersWithout(js, s)
 		}
+		last += o.unhealthy(sys)
 		if last == "" && len(all) > 0 {
 			return
 		}
@@ -525,6 +526,29 @@ func (o *site) awaitCopies(js jetstream.JetStream, gone string) {
 			o.Fatalf("of %d streams, not on all servers:\n%s", len(all), last)
 		}
 	}
+}
+
+// unhealthy returns what servers say that are not healthy. A server counts as current for a stream when it has the entries that the leader sends, even
+// while it still fetches the messages that were there before: the stream is lost with its leader then.
+func (o *site) unhealthy(sys *nats.Conn) (list string) {
+	inbox, err := sys.SubscribeSync(sys.NewInbox())
+	if err != nil {
+		o.Fatal(err)
+	}
+	defer func() { _ = inbox.Unsubscribe() }()
+	if err := sys.PublishRequest("$SYS.REQ.SERVER.PING.HEALTHZ", inbox.Subject, nil); err != nil {
+		return err.Error()
+	}
+	for range o.servers {
+		m, err := inbox.NextMsg(2 * time.Second)
+		if err != nil {
+			return list + err.Error()
+		}
+		if !strings.Contains(string(m.Data), `"status":"ok"`) {
+			list += string(m.Data) + "\n"
+		}
+	}
+	return list
 }
 
 // dnpctl runs a command as user admin.
@@ -633,9 +657,9 @@ func (o *site) oneBecomesThree() {
 	o.edit("secure.conf", `^`, closed)
 	o.reload("n1")
 	js := jetStream(o.T, o.as("admin"))
-	saved := map[string]savedStream{}
+	var saved []*natstest.Backup
 	for _, s := range o.streams(js) {
-		saved[s.Config.Name] = o.save(js.Conn(), s.Config.Name)
+		saved = append(saved, natstest.BackUp(o, js.Conn(), s.Config.Name))
 	}
 	n1 := o.servers["n1"]
 	n1.term()
@@ -654,8 +678,8 @@ func (o *site) oneBecomesThree() {
 	}
 	o.awaitServers(3)
 	js = jetStream(o.T, o.as("admin"))
-	for name, s := range saved {
-		o.restore(js.Conn(), name, s, 3)
+	for _, b := range saved {
+		b.Restore(o, js.Conn(), 3)
 	}
 	o.awaitCopies(js, "")
 	o.edit("secure.conf", closed, "")
@@ -664,95 +688,6 @@ func (o *site) oneBecomesThree() {
 		o.relays[i] = o.begin(fmt.Sprint("r", i+1), "3")
 	}
 	o.ready()
-}
-
-// A savedStream is a backup of a stream, as `nats stream backup` makes it.
-type savedStream struct {
-	config, state json.RawMessage
-	chunks        [][]byte
-}
-
-func (o *site) save(nc *nats.Conn, stream string) (s savedStream) {
-	o.Helper()
-	inbox, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		o.Fatal(err)
-	}
-	var answer struct {
-		Config, State json.RawMessage
-		Error         any
-	}
-	o.call(nc, "STREAM.SNAPSHOT."+stream, map[string]any{"deliver_subject": inbox.Subject}, &answer)
-	s.config, s.state = answer.Config, answer.State
-	for {
-		m, err := inbox.NextMsg(patience)
-		if err != nil {
-			o.Fatalf("backup of %s: %v", stream, err)
-		}
-		if len(m.Data) == 0 {
-			if status := m.Header.Get("Status"); status != "" && status != "204" {
-				o.Fatalf("backup of %s: %v", stream, m.Header)
-			}
-			return s
-		}
-		s.chunks = append(s.chunks, m.Data)
-		if m.Reply != "" {
-			if err := m.Respond(nil); err != nil {
-				o.Fatal(err)
-			}
-		}
-	}
-}
-
-func (o *site) restore(nc *nats.Conn, stream string, s savedStream, replicas int) {
-	o.Helper()
-	var config map[string]any
-	if err := json.Unmarshal(s.config, &config); err != nil {
-		o.Fatal(err)
-	}
-	config["num_replicas"] = replicas
-	var answer struct {
-		Deliver string `json:"deliver_subject"`
-		Error   any
-	}
-	o.call(nc, "STREAM.RESTORE."+stream, map[string]any{"config": config, "state": s.state}, &answer)
-	for _, chunk := range append(s.chunks, nil) {
-		m, err := nc.Request(answer.Deliver, chunk, patience)
-		for end := time.Now().Add(patience); errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			m, err = nc.Request(answer.Deliver, chunk, patience) // the server of this connection does not know yet that another one listens
-		}
-		if err != nil {
-			o.Fatalf("restore of %s: %v", stream, err)
-		}
-		if strings.Contains(string(m.Data), `"error"`) {
-			o.Fatalf("restore of %s: %s", stream, m.Data)
-		}
-	}
-}
-
-// call calls the API of JetStream, and repeats the call until it is answered without an error.
-func (o *site) call(nc *nats.Conn, verb string, request, answer any) {
-	o.Helper()
-	body, err := json.Marshal(request)
-	if err != nil {
-		o.Fatal(err)
-	}
-	last := ""
-	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
-		m, err := nc.Request("$JS.API."+verb, body, 5*time.Second)
-		if err == nil && !strings.Contains(string(m.Data), `"error"`) {
-			if err := json.Unmarshal(m.Data, answer); err != nil {
-				o.Fatal(err)
-			}
-			return
-		}
-		if m != nil {
-			last = string(m.Data)
-		}
-		if time.Now().After(end) {
-			o.Fatalf("%s: %v %s", verb, err, last)
-		}
-	}
 }
 
 // lose is "A NATS server is lost for good", replaced by one with another name.
@@ -770,7 +705,7 @@ func (o *site) lose(lost, next string) {
 			cancel()
 		}
 	}
-	o.call(o.as("sys"), "SERVER.REMOVE", map[string]string{"peer": lost}, &struct{}{})
+	natstest.Call(o, o.as("sys"), "SERVER.REMOVE", map[string]string{"peer": lost}, &struct{}{})
 	o.awaitServers(len(o.servers))
 	o.awaitCopies(js, lost)
 	o.ready()
