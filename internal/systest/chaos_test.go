@@ -422,6 +422,9 @@ func (p *player) prompt(a *audit) {
 		if ofHerd(message) { // clients get less than everything
 			continue
 		}
+		if !st.Desc.Audience.Includes(p.name, r.Groups(p.name)) { // its link ends, and gets no values meanwhile
+			continue
+		}
 		at, ok := p.linked[message]
 		l := p.LinkNamed(message)
 		if !ok || now.Sub(at) < young || l == nil || l.Phase != dnptest.LinkIsUp || l.State == nil {
