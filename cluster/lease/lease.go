@@ -202,7 +202,6 @@ func (l *Lease) Saw(now time.Time, node string, r Record) {
 // SawOwner takes the record of who holds a shard from the watch.
 func (l *Lease) SawOwner(now time.Time, n int, o Owner) {
 	if s := l.shard[n]; s != nil {
-		s.watched = max(s.watched, o.Seq)
 		s.proved.saw(o.Seq)
 		l.owned(now, s, o)
 	}
@@ -234,7 +233,7 @@ func (l *Lease) Wiped(now time.Time) {
 		} else if p := l.peers[s.owner.Node]; p != nil && p.lives() {
 			s.reserved = now.Add(wipedWait)
 		}
-		s.owner, s.watched, s.ask, s.free = Owner{}, 0, ask{}, time.Time{}
+		s.owner, s.ask, s.free, s.looked, s.left = Owner{}, ask{}, time.Time{}, time.Time{}, false
 	}
 	l.peers, l.order, l.last, l.primed, l.forgot = map[string]*peer{}, nil, 0, false, false
 	l.forgetProofs()
@@ -291,6 +290,7 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 		soon(s.alive.Add(aliveTimeout))
 		soon(s.ask.sent.Add(Timeout))
 		soon(s.ask.again)
+		soon(s.looked.Add(Timeout))
 		soon(s.proved.sent.Add(Timeout))
 		soon(s.reserved)
 		if !s.free.IsZero() {

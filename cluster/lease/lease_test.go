@@ -141,6 +141,53 @@ func TestLaggingWatch(t *testing.T) {
 	}
 }
 
+// TestFirstWatchLags serves the first watch of a relay from a server that catches up: it brings who holds a shard, and not yet the lease of the
+// holder. A holder that lives keeps the shard, and one that is over loses it.
+func TestFirstWatchLags(t *testing.T) {
+	for _, c := range []struct {
+		why   string
+		seen  lease.Record // by the watch
+		has   lease.Record // the leader
+		takes bool
+	}{
+		{"it lives", lease.Record{}, lease.Record{Seq: 880, Incarnation: "b2", Write: 9}, false},
+		{"it lives, and its former lease is known", lease.Record{Seq: 390, Incarnation: "b1", Write: 9}, lease.Record{Seq: 880, Incarnation: "b2", Write: 9}, false},
+		{"nothing is left of its lease", lease.Record{}, lease.Record{}, true},
+		{"its lease was revoked", lease.Record{}, lease.Record{Seq: 880, Incarnation: "b2", Revoked: "c"}, true},
+		{"it began again", lease.Record{}, lease.Record{Seq: 880, Incarnation: "b3", Write: 1}, true},
+	} {
+		l := newLease()
+		now := time.Now()
+		if c.seen.Seq != 0 {
+			l.Saw(now, "b", c.seen)
+		}
+		l.SawOwner(now, 0, lease.Owner{Seq: 500, Node: "b", Incarnation: "b2", Before: 100})
+		l.ReadLease(now, now, "b", lease.Record{}, fence.OK) // an answer that was asked before
+		l.Primed()
+		l.Wrote(now, now, written(l.Advance(now)).Record, lease.Answer{Verdict: fence.OK, Seq: 900})
+		asked, takes, seq := 0, false, uint64(900)
+		for end := now.Add(4 * time.Second); now.Before(end); now = now.Add(50 * time.Millisecond) {
+			l.Alive(now, 0, true)
+			for _, a := range l.Advance(now) {
+				switch {
+				case a.Kind == lease.ActionWrite:
+					seq++
+					l.Wrote(now, a.Asked, a.Record, lease.Answer{Verdict: fence.OK, Seq: seq})
+				case a.Kind == lease.ActionReadLease && a.Node == "b":
+					if asked++; asked > 1 { // the first question has no answer
+						l.ReadLease(now, a.Asked, a.Node, c.has, fence.OK)
+					}
+				case a.Kind == lease.ActionOwn:
+					takes = true
+				}
+			}
+		}
+		if takes != c.takes || asked != 2 {
+			t.Errorf("%s: the relay asks for the lease %d times and takes the shard: %v", c.why, asked, takes)
+		}
+	}
+}
+
 // TestEpochsOnlyGrow loses the records of a holder, and of another relay's shard. The relay takes no shard below the epochs that it knew, also if one is given to
 // it; it writes until it may, and takes its own back at once.
 func TestEpochsOnlyGrow(t *testing.T) {

@@ -121,18 +121,11 @@ func (l *Lease) Revoked(now time.Time, node string, r Record, a Answer) {
 	}
 }
 
-// over reports whether the incarnation that holds a shard can certainly write no more: its lease was revoked or replaced, or is
-// absent. A record of the shard that did not come by the watch may be newer than what is known of its holder's lease.
+// over reports whether the incarnation that holds a shard can write no more, as far as this relay knows: its lease was revoked or replaced, or is
+// absent. See hasLeft.
 func (l *Lease) over(s *shard) bool {
-	p, o := l.peers[s.owner.Node], &s.owner
-	inOrder := s.watched >= o.Seq
-	switch {
-	case p == nil:
-		return inOrder
-	case p.Incarnation == o.Incarnation:
-		return !p.lives()
-	}
-	return inOrder || p.Seq > o.Seq
+	p := l.peers[s.owner.Node]
+	return p == nil || p.Incarnation != s.owner.Incarnation || !p.lives()
 }
 
 // Open reports whether another relay is known to take shards.

@@ -11,11 +11,9 @@ const asksMax = 64
 
 // A shard is what a relay knows of one.
 type shard struct {
-	n     int
-	owner Owner // the newest that was seen
-
-	watched uint64 // sequence of the newest that the watch brought, behind all records that are older
-	proved  proof
+	n      int
+	owner  Owner // the newest that was seen
+	proved proof
 
 	alive time.Time // when its worker spoke last
 	open  bool      // the worker takes it
@@ -31,6 +29,8 @@ type shard struct {
 
 	former   former
 	free     time.Time // since when it has no holder; zero if it has one
+	looked   time.Time // when the leader was asked for the lease of its holder; zero for never
+	left     bool      // the leader says that the lease of its holder is over
 	reserved time.Time // until when it is left to the relay that held it before the stream was made anew
 	ask      ask
 }
@@ -93,7 +93,7 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	case !older && f.until != o.Before: // others may have held the shard, also if their records were not seen
 		f = former{}
 	}
-	s.owner, s.ask, s.former, s.free = o, ask{}, former{}, time.Time{}
+	s.owner, s.ask, s.former, s.free, s.looked, s.left = o, ask{}, former{}, time.Time{}, time.Time{}, false
 	switch {
 	case older:
 		s.former, s.former.until = f, o.Seq
@@ -165,7 +165,7 @@ func (l *Lease) place(now time.Time) {
 		default:
 			l.takeFree(now, s, open, valid && asks < asksMax)
 		}
-		if s.ask.sent == now && s.ask.owner != (Owner{}) {
+		if s.ask.sent == now && s.ask.owner != (Owner{}) || s.looked == now {
 			asks++
 		}
 	}
@@ -196,10 +196,33 @@ func (l *Lease) takeFree(now time.Time, s *shard, open, can bool) {
 	case !open:
 		wait = spareMax
 	}
-	if !can || !s.open || s.hung(now) || now.Sub(s.free) < wait || now.Before(s.ask.again) || l.busy(s) {
+	if !can || !s.open || s.hung(now) || now.Sub(s.free) < wait || now.Before(s.ask.again) || l.busy(s) || !l.hasLeft(now, s) {
 		return
 	}
 	l.askOwner(now, s, Owner{Node: l.cfg.Node, Incarnation: l.incarnation}, rank > 0)
+}
+
+// hasLeft reports whether the lease of a holder which is over, as far as this relay knows, is over for certain. If its end was not seen, the records may
+// come from a server that catches up and does not have the lease yet; the leader is asked then.
+func (l *Lease) hasLeft(now time.Time, s *shard) bool {
+	o, p := &s.owner, l.peers[s.owner.Node]
+	if o.Node == "" || o.Node == l.cfg.Node || s.left || p != nil && (p.Incarnation == o.Incarnation || p.Seq > o.Seq) {
+		return true
+	}
+	if now.Sub(s.looked) >= Timeout {
+		s.looked = now
+		l.emit(Action{Kind: ActionReadLease, Node: o.Node, Asked: now})
+	}
+	return false
+}
+
+// leaseOf takes note that the leader answered who has the lease of a node, when it was asked at a time.
+func (l *Lease) leaseOf(asked time.Time, node string) {
+	for _, s := range l.list {
+		if s.owner.Node == node && !s.looked.IsZero() && !asked.Before(s.looked) && l.over(s) {
+			s.left = true
+		}
+	}
 }
 
 // placeHeld looks who should hold a shard that this relay holds.

@@ -50,6 +50,7 @@ func newWorld(seed uint64, calm bool) *world {
 		w.store.old = []float64{0, 0.02}[rnd.IntN(2)]
 		w.store.slow = []time.Duration{0, 0, 300 * time.Millisecond, 3 * time.Second}[rnd.IntN(4)]
 		w.store.busy = 0.02
+		w.store.lag = []float64{0, 0.3}[rnd.IntN(2)]
 	}
 	for i := range simNodes {
 		n := &simNode{w: w, index: i, rate: 0.98 + 0.04*rnd.Float64(), skew: time.Duration(rnd.IntN(1e6)) * time.Second}

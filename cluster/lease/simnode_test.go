@@ -31,6 +31,7 @@ type simNode struct {
 
 	stalled bool              // the watch brings nothing
 	pos     int               // of the watch in the log
+	behind  []*entry          // that the watch brings before
 	made    int               // the stream that it watches
 	knows   int               // the newest stream of which its lease was told
 	primed  bool              // the watch has brought the records that there were
@@ -112,7 +113,7 @@ func (n *simNode) rewatch() {
 	n.watches++
 	start, made, watch := n.start, n.w.store.made, n.watches
 	n.made, n.pos, n.primed = made, len(n.w.store.log), false
-	records := n.w.store.records()
+	records, behind := n.w.store.watch()
 	n.lease.Rewatch()
 	n.w.net.Schedule(n.w.store.latency(), func() {
 		n.run(start, func() {
@@ -124,7 +125,30 @@ func (n *simNode) rewatch() {
 			}
 			n.lease.Primed()
 			n.primed = true
+			n.catchUp(behind)
 			n.pullSoon()
+		})
+	})
+}
+
+// catchUp brings records that the server of the watch did not have yet, one after the other; what is newer waits behind them.
+func (n *simNode) catchUp(behind []*entry) {
+	n.behind = behind
+	if len(behind) == 0 {
+		return
+	}
+	start, watch := n.start, n.watches
+	n.w.net.Schedule(n.w.store.latency(), func() {
+		n.run(start, func() {
+			switch {
+			case n.watches != watch:
+			case n.stalled || n.cut:
+				n.catchUp(behind)
+			default:
+				n.see(behind[0])
+				n.catchUp(behind[1:])
+				n.pullSoon()
+			}
 		})
 	})
 }
@@ -150,7 +174,7 @@ func (n *simNode) pullSoon() {
 	start := n.start
 	n.w.net.Schedule(n.w.store.latency(), func() {
 		n.run(start, func() {
-			for n.primed && !n.stalled && !n.cut && n.made == n.w.store.made && n.pos < len(n.w.store.log) {
+			for n.primed && len(n.behind) == 0 && !n.stalled && !n.cut && n.made == n.w.store.made && n.pos < len(n.w.store.log) {
 				n.see(n.w.store.log[n.pos])
 				n.pos++
 			}

@@ -67,6 +67,7 @@ type simStore struct {
 	loss   float64
 	late   float64
 	old    float64
+	lag    float64 // the share of watches that a server serves which catches up
 	busy   float64
 }
 
@@ -228,9 +229,25 @@ func (s *simStore) read(subject any) *entry {
 	return nil
 }
 
-// records returns the last record of each subject, in their order.
-func (s *simStore) records() []*entry {
-	return slices.SortedFunc(maps.Values(s.last), func(a, b *entry) int { return int(a.seq) - int(b.seq) })
+// watch returns the records with which a watch begins, and those that follow. It may be served by a server that was away and catches up: it has what
+// there was then, and of what came since it gets the last record of each subject, in their order.
+func (s *simStore) watch() (first, next []*entry) {
+	away, here := len(s.log), len(s.log)
+	if s.lag > 0 && !s.single && s.chance(s.lag) {
+		away = s.net.Rand().IntN(len(s.log) + 1)
+		here = away + s.net.Rand().IntN(len(s.log)-away+1)
+	}
+	last := map[any]*entry{}
+	for i, e := range s.log {
+		switch {
+		case i >= away && s.last[e.subject()] != e:
+		case i < here:
+			last[e.subject()] = e
+		default:
+			next = append(next, e)
+		}
+	}
+	return slices.SortedFunc(maps.Values(last), func(a, b *entry) int { return int(a.seq) - int(b.seq) }), next
 }
 
 // setOutage begins or ends an outage.
