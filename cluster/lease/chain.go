@@ -299,7 +299,7 @@ func (l *Lease) ReadLease(now, asked time.Time, node string, r Record, v fence.V
 		if r.Seq != 0 {
 			l.Saw(now, node, r)
 		}
-		l.leaseOf(asked, node)
+		l.leased(now, asked, node, r.Seq != 0)
 	case l.op == nil: // an answer that comes late
 	case r.Seq < l.last:
 		if !asked.Before(l.op.first) {

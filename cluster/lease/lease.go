@@ -233,7 +233,7 @@ func (l *Lease) Wiped(now time.Time) {
 		} else if p := l.peers[s.owner.Node]; p != nil && p.lives() {
 			s.reserved = now.Add(wipedWait)
 		}
-		s.owner, s.ask, s.free, s.looked, s.left = Owner{}, ask{}, time.Time{}, time.Time{}, false
+		s.owner, s.ask, s.free, s.absence = Owner{}, ask{}, time.Time{}, absence{}
 	}
 	l.peers, l.order, l.last, l.primed, l.forgot = map[string]*peer{}, nil, 0, false, false
 	l.forgetProofs()
@@ -290,7 +290,7 @@ func (l *Lease) NextTimeout() (time.Time, bool) {
 		soon(s.alive.Add(aliveTimeout))
 		soon(s.ask.sent.Add(Timeout))
 		soon(s.ask.again)
-		soon(s.looked.Add(Timeout))
+		soon(s.absence.asked.Add(Timeout))
 		soon(s.proved.sent.Add(Timeout))
 		soon(s.reserved)
 		if !s.free.IsZero() {

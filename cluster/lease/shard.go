@@ -29,8 +29,7 @@ type shard struct {
 
 	former   former
 	free     time.Time // since when it has no holder; zero if it has one
-	looked   time.Time // when the leader was asked for the lease of its holder; zero for never
-	left     bool      // the leader says that the lease of its holder is over
+	absence  absence
 	reserved time.Time // until when it is left to the relay that held it before the stream was made anew
 	ask      ask
 }
@@ -93,7 +92,7 @@ func (l *Lease) owned(now time.Time, s *shard, o Owner) {
 	case !older && f.until != o.Before: // others may have held the shard, also if their records were not seen
 		f = former{}
 	}
-	s.owner, s.ask, s.former, s.free, s.looked, s.left = o, ask{}, former{}, time.Time{}, time.Time{}, false
+	s.owner, s.ask, s.former, s.free, s.absence = o, ask{}, former{}, time.Time{}, absence{}
 	switch {
 	case older:
 		s.former, s.former.until = f, o.Seq
@@ -165,7 +164,7 @@ func (l *Lease) place(now time.Time) {
 		default:
 			l.takeFree(now, s, open, valid && asks < asksMax)
 		}
-		if s.ask.sent == now && s.ask.owner != (Owner{}) || s.looked == now {
+		if s.ask.sent == now && s.ask.owner != (Owner{}) || s.absence.asked == now {
 			asks++
 		}
 	}
@@ -202,25 +201,43 @@ func (l *Lease) takeFree(now time.Time, s *shard, open, can bool) {
 	l.askOwner(now, s, Owner{Node: l.cfg.Node, Incarnation: l.incarnation}, rank > 0)
 }
 
+// An absence is what the leader of the stream says of the lease of a shard's holder.
+type absence struct {
+	first   time.Time // when it was asked first; zero for never
+	asked   time.Time // and last
+	since   time.Time // since when it says that there is none
+	certain bool
+}
+
 // hasLeft reports whether the lease of a holder which is over, as far as this relay knows, is over for certain. If its end was not seen, the records may
 // come from a server that catches up and does not have the lease yet; the leader is asked then.
 func (l *Lease) hasLeft(now time.Time, s *shard) bool {
 	o, p := &s.owner, l.peers[s.owner.Node]
-	if o.Node == "" || o.Node == l.cfg.Node || s.left || p != nil && (p.Incarnation == o.Incarnation || p.Seq > o.Seq) {
+	if o.Node == "" || o.Node == l.cfg.Node || s.absence.certain || p != nil && (p.Incarnation == o.Incarnation || p.Seq > o.Seq) {
 		return true
 	}
-	if now.Sub(s.looked) >= Timeout {
-		s.looked = now
+	if now.Sub(s.absence.asked) >= Timeout {
+		s.absence.asked = now
+		if s.absence.first.IsZero() {
+			s.absence.first = now
+		}
 		l.emit(Action{Kind: ActionReadLease, Node: o.Node, Asked: now})
 	}
 	return false
 }
 
-// leaseOf takes note that the leader answered who has the lease of a node, when it was asked at a time.
-func (l *Lease) leaseOf(asked time.Time, node string) {
+// leased takes the leader's answer to the question for the lease of a node. A leader that was deposed may say for a moment that there is none.
+func (l *Lease) leased(now, asked time.Time, node string, there bool) {
 	for _, s := range l.list {
-		if s.owner.Node == node && !s.looked.IsZero() && !asked.Before(s.looked) && l.over(s) {
-			s.left = true
+		x := &s.absence
+		switch {
+		case s.owner.Node != node || x.first.IsZero() || asked.Before(x.first):
+		case there:
+			x.since = time.Time{}
+		case x.since.IsZero():
+			x.since = now
+		default:
+			x.certain = now.Sub(x.since) >= lacksWait
 		}
 	}
 }

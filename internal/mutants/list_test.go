@@ -321,8 +321,8 @@ var list = []mutant{
 		By: "cluster/lease.TestTimes",
 	},
 	{
-		Name: "takes_from_the_living", In: "cluster/lease", Func: "Lease.over", Guards: "DESIGN: a shard whose holder's lease may be newer than what is known is not free",
-		Old: "return inOrder || p.Seq > o.Seq", New: "return true",
+		Name: "takes_from_the_living", In: "cluster/lease", Func: "Lease.hasLeft", Guards: "DESIGN: a relay takes a shard only if it knows that the lease of the holder is over",
+		Old: "return false", New: "return true",
 		By: "cluster/lease.TestSimulation", Args: []string{"-seeds", "500"},
 	},
 	{
