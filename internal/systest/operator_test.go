@@ -254,8 +254,8 @@ func (o *site) awaitServers(n int) {
 		var jsz struct {
 			Data struct {
 				Meta struct {
-					Size     int                      `json:"cluster_size"`
-					Replicas []struct{ Current bool } `json:"replicas"`
+					Size     int                               `json:"cluster_size"`
+					Replicas []struct{ Current, Offline bool } `json:"replicas"`
 				} `json:"meta_cluster"`
 			} `json:"data"`
 		}
@@ -265,7 +265,7 @@ func (o *site) awaitServers(n int) {
 		meta := jsz.Data.Meta
 		current := 1
 		for _, r := range meta.Replicas {
-			if r.Current {
+			if r.Current && !r.Offline {
 				current++
 			}
 		}
@@ -319,11 +319,16 @@ func (o *site) nodeReady(name, web string) {
 			return
 		}
 		if last = fmt.Sprint(h, err); time.Now().After(end) {
-			for _, p := range slices.Concat(o.relays, o.edges) {
-				o.Logf("%s\n%s", p.cmd.Args, p.output)
-			}
+			o.printNodes()
 			o.Fatalf("%s is not ready: %s", name, last)
 		}
+	}
+}
+
+// printNodes prints what the nodes said.
+func (o *site) printNodes() {
+	for _, p := range slices.Concat(o.relays, o.edges) {
+		o.Logf("%s\n%s", p.cmd.Args, p.output)
 	}
 }
 
@@ -363,6 +368,7 @@ func (o *site) play() {
 	o.put()
 	for i := range o.players {
 		if err := o.say(i); err != nil {
+			o.printNodes()
 			o.Fatal(err)
 		}
 	}
@@ -705,6 +711,7 @@ func (o *site) lose(lost, next string) {
 			cancel()
 		}
 	}
+	o.awaitServers(len(o.servers)) // otherwise there is nothing that could take the place of the lost one
 	natstest.Call(o, o.as("sys"), "SERVER.REMOVE", map[string]string{"peer": lost}, &struct{}{})
 	o.awaitServers(len(o.servers))
 	o.awaitCopies(js, lost)
