@@ -124,7 +124,7 @@ const closePatience = 2 * time.Second
 func (b *Bus) Close() {
 	b.out.close()
 	<-b.sent
-	if b.nc.IsConnected() { // the system resets a connection that is closed with something unread in it, and the server then drops what it has not read
+	if b.nc.IsConnected() { // the kernel resets a connection that is closed with unread bytes, and the server then drops what it has not read
 		_ = b.nc.FlushTimeout(closePatience)
 	}
 	b.connected.Store(false)

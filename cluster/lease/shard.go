@@ -203,14 +203,14 @@ func (l *Lease) takeFree(now time.Time, s *shard, open, can bool) {
 
 // An absence is what the leader of the stream says of the lease of a shard's holder.
 type absence struct {
-	first   time.Time // when it was asked first; zero for never
-	asked   time.Time // and last
-	since   time.Time // since when it says that there is none
-	certain bool
+	first   time.Time // when this relay asked first; zero for never
+	asked   time.Time // when it asked last
+	since   time.Time // since when the leader says that there is no lease
+	certain bool      // the leader has said so for lacksWait
 }
 
-// hasLeft reports whether the lease of a holder which is over, as far as this relay knows, is over for certain. If its end was not seen, the records may
-// come from a server that catches up and does not have the lease yet; the leader is asked then.
+// hasLeft reports whether the holder of a shard, whose lease is over as far as this relay knows, has certainly lost it. A relay that did not see the
+// lease end asks the leader: the watch may come from a server that catches up, and that does not have the lease yet.
 func (l *Lease) hasLeft(now time.Time, s *shard) bool {
 	o, p := &s.owner, l.peers[s.owner.Node]
 	if o.Node == "" || o.Node == l.cfg.Node || s.absence.certain || p != nil && (p.Incarnation == o.Incarnation || p.Seq > o.Seq) {
@@ -226,7 +226,7 @@ func (l *Lease) hasLeft(now time.Time, s *shard) bool {
 	return false
 }
 
-// leased takes the leader's answer to the question for the lease of a node. A leader that was deposed may say for a moment that there is none.
+// leased takes the leader's answer whether a node has a lease. A leader that was deposed may say for a moment that there is none.
 func (l *Lease) leased(now, asked time.Time, node string, there bool) {
 	for _, s := range l.list {
 		x := &s.absence

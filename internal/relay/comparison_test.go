@@ -229,8 +229,8 @@ func TestRemovedIsNotUnserved(t *testing.T) {
 	p.compares("it stays", 3, 1, all[:3]...)
 }
 
-// TestRemovedStaysRemoved has the durable store lose what it had after a state was removed. The relay stores again what it has, and the end
-// of that state, which the store may have again.
+// TestRemovedStaysRemoved removes a state, and then the durable store loses its last writes, so that it may have the state again. The relay stores
+// again the states that it has, and the end of the removed one.
 func TestRemovedStaysRemoved(t *testing.T) {
 	a, b := keyframe(t, 2, 0, "a", 1), keyframe(t, 2, 1, "b", 2)
 	p := newCompared(t)
